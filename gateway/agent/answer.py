@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gateway.agent.budget import TimeBudget
-from gateway.agent.output.fixed_argument_calls import exact
+from gateway.agent.output.fixed_argument_calls import reject_inexact_calls
 from gateway.agent.output.scanner import AnswerScanner, CallGroup, Outcome, Prose
 from gateway.agent.output.tool_calls import HasTool
 from gateway.contracts.errors import GatewayError
@@ -20,7 +20,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import names_sources, wants_text
 from gateway.dialects.extra_message_fields import ECHOED, FieldAccumulator, MessageFields, TooDeepError, safe
 from gateway.dialects.id_scrubbing import Defuser
-from gateway.dialects.message_identity import TEXT_PARTS, content_text
+from gateway.dialects.message_identity import TEXT_PARTS, get_content_text
 from gateway.dialects.usage import TurnUsage
 
 #: Fields that reach the client in another way. All other fields of an answer, and of its one choice, go on unchanged.
@@ -43,12 +43,12 @@ class Further:
     def take_new_fields(self, chunk: Json) -> Json:
         """Return the new fields of a chunk about the answer, under `about`. Raises TooDeepError."""
         further = chunk.keys() - _ABOUT_ANSWER
-        return {"about": news} if further and (news := _news(chunk, further, self.about)) else {}
+        return {"about": news} if further and (news := _take_changes(chunk, further, self.about)) else {}
 
-    def news_of_choice(self, choice: Json) -> Json:
+    def take_new_choice_fields(self, choice: Json) -> Json:
         """Return the new fields of the answer's one choice, under `about_choice`. Raises TooDeepError."""
         further = choice.keys() - _ABOUT_CHOICE
-        return {"about_choice": news} if further and (news := _news(choice, further, self.about_choice)) else {}
+        return {"about_choice": news} if further and (news := _take_changes(choice, further, self.about_choice)) else {}
 
 
 class AnswerReader:
@@ -87,7 +87,7 @@ class AnswerReader:
 
     async def read(self, reply: Reply, emit: Emit) -> None:
         """Send the client its part of the reply: text that is certainly no call, and fields beside the text."""
-        said, feed = self._usage.said, self._scanner.feed if self._unread is None else self._take_unread
+        said, feed = self._usage.said, self._scanner.feed if self._unread is None else self._buffer_text
         defused, spoken = self._defuser.feed, self._spoken
 
         def take(chunk: Chunk) -> Pause | None:
@@ -96,7 +96,7 @@ class AnswerReader:
                 try:
                     told, chunk = self._split_chunk(chunk)
                 except TooDeepError:
-                    raise too_deep() from None
+                    raise build_too_deep_error() from None
                 if told:
                     pause = emit(told)
             if chunk:
@@ -112,7 +112,7 @@ class AnswerReader:
     def finish(self) -> tuple[str, Outcome]:
         """Return the text that was held back and turned out not to be a call, and the outcome of the answer."""
         rest, found = self._scanner.finish(finish_reason=self.reason)
-        found = exact(found, self._exact_tools)
+        found = reject_inexact_calls(found, self._exact_tools)
         rest = self._defuser.feed(rest) + self._defuser.finish()
         if isinstance(found, CallGroup):
             beside = self._echoed.whole()
@@ -121,7 +121,8 @@ class AnswerReader:
             found = replace(found, beside=beside)
         return self._spoken(rest) if rest else "", found
 
-    def _take_unread(self, text: str) -> str:
+    def _buffer_text(self, text: str) -> str:
+        """Keep a text that is not scanned for calls, and return it unchanged."""
         assert self._unread is not None
         self._unread.append(text)
         return text
@@ -137,26 +138,27 @@ class AnswerReader:
             if choice.get("index", 0) != 0:
                 continue
             self.reason = choice.get("finish_reason") or self.reason
-            about |= self._further.news_of_choice(choice)
+            about |= self._further.take_new_choice_fields(choice)
             for key, value in (choice.get("delta") or {}).items():
                 if key == "content":
-                    texts.append(value if isinstance(value, str) else self._text_in_parts(value, piece))
+                    texts.append(value if isinstance(value, str) else self._take_content_parts(value, piece))
                 elif key == "tool_calls":
                     self._scanner.feed_native(value or ())
                 elif key == "function_call":
                     self._scanner.feed_function_call(value)
                 elif value is not None and key != "role":
-                    self._show(key, value, piece)
+                    self._add_shown_field(key, value, piece)
         told = {**chunks.delta(piece), **about} if piece or about else {}
         return told, "".join(texts)
 
-    def _show(self, key: str, value: object, piece: Json) -> None:
+    def _add_shown_field(self, key: str, value: object, piece: Json) -> None:
+        """Put a field into the piece for the client unless it is held back; keep echoed ones."""
         if (shown := self._further.beside.feed(key, value)) is not None:
             piece[key] = shown
         if key in ECHOED:
             self._echoed.add(key, value)
 
-    def _text_in_parts(self, content: object, piece: Json) -> str:
+    def _take_content_parts(self, content: object, piece: Json) -> str:
         """Return the text of a content made of parts.
 
         Thoughts go on under the name that clients read, and other parts unchanged.
@@ -164,11 +166,11 @@ class AnswerReader:
         texts = []
         for part in content if isinstance(content, list) else ():
             if not isinstance(part, dict) or part.get("type") in TEXT_PARTS:
-                texts.append(content_text([part]))
+                texts.append(get_content_text([part]))
                 continue
             self._content_parts.append(part)
             if part.get("type") == "thinking":
-                thought = self._further.beside.feed("reasoning_content", content_text(part.get("thinking")))
+                thought = self._further.beside.feed("reasoning_content", get_content_text(part.get("thinking")))
                 piece["reasoning_content"] = f"{piece.get('reasoning_content', '')}{thought or ''}"
             else:
                 piece.setdefault("content", []).append(safe(part))
@@ -199,13 +201,14 @@ class PlainAnswer:
                 return
             self._usage.read(chunk)
             self.has_sources = self.has_sources or names_sources(chunk)
-            for reason, delta in _parts(chunk):
+            for reason, delta in _choice_deltas(chunk):
                 self.reason = reason or self.reason
-                self._append(content_text(delta.get("content")))
+                self._append(get_content_text(delta.get("content")))
 
         await reply.stream(take)
 
     def _append(self, text: str) -> None:
+        """Add a piece of text. Raises GatewayError (upstream_error) beyond ANSWER_CHARS characters."""
         self._usage.said(text)
         self._content.append(text)
         self._chars += len(text)
@@ -237,31 +240,31 @@ def build_reader(
     if exchange.job.workflow is not None:
         return PlainAnswer(usage=usage)
     scans, exact_tools = holds_back or wants_text(exchange.body), exchange.steering.exact_tools
-    spoken = _unsaid if hides_text else spoken
+    spoken = _discard_text if hides_text else spoken
     return AnswerReader(
         usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool
     )
 
 
-def _unsaid(_text: str) -> str:
+def _discard_text(_text: str) -> str:
     return ""
 
 
-def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:
+def _choice_deltas(chunk: Json) -> Iterator[tuple[str | None, Json]]:
     """Yield the finish reason and the delta of each choice of a chunk that belongs to the one answer."""
     for choice in chunk.get("choices") or ():
         if choice.get("index", 0) == 0:
             yield choice.get("finish_reason"), choice.get("delta") or {}
 
 
-def _news(source: Json, keys: Iterable[str], known: Json) -> Json:
+def _take_changes(source: Json, keys: Iterable[str], known: Json) -> Json:
     """Return the fields that are new or have changed, and add them to `known`."""
     news = {key: source[key] for key in keys if source[key] is not None and known.get(key) != source[key]}
     known |= news
     return {key: safe(value) for key, value in news.items()}
 
 
-def too_deep() -> GatewayError:
+def build_too_deep_error() -> GatewayError:
     """Return the error of an answer that is nested too deeply to be written again."""
     return GatewayError("upstream_error", "The answer of the model holds a value that is nested too deeply.")
 

@@ -39,7 +39,7 @@ class TimeBudget:
     def start(self, expired: Callable[[], None]) -> None:
         """Start the timer: `expired` is called when the time is over."""
         self._expired = expired
-        self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), self._end)
+        self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), self._expire)
 
     def stop(self) -> None:
         """Stop the timer: `expired` is not called any more. Idempotent."""
@@ -81,7 +81,7 @@ class TimeBudget:
             if not limit.expired():
                 limit.reschedule(0.0)
 
-    def _end(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         self.interrupt()
         self._expired()

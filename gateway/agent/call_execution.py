@@ -122,6 +122,7 @@ class Effects:
         equipment: Equipment,
         stands: Callable[[], bool],
     ) -> CallOutcome:
+        """Return the result of a tool within the run's time; stop the tool if the wait ends before."""
         call = replace(planned.call, harmless=planned.is_harmless, stands=stands)
         work = asyncio.get_running_loop().create_task(
             equipment.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
@@ -133,7 +134,7 @@ class Effects:
             grace_s = TOOL_GRACE_S if left else 0.0
             stops = isinstance(error, asyncio.CancelledError) and STOPPING in error.args
             again = entry.spec.idempotent
-            await _to_its_end(self._stop(number, work, grace_s=grace_s, again=again, goes_on=stops))
+            await _run_to_completion(self._stop(number, work, grace_s=grace_s, again=again, goes_on=stops))
             raise
 
     async def _stop(
@@ -150,7 +151,7 @@ class Effects:
             work.cancel()
             await asyncio.wait({work}, timeout=TOOL_ENDS_S)
         if not work.done():
-            self._leave(number, work)
+            self._abandon_call(number, work)
         outcome = _find_result(work)
         if outcome is not None and (ended or outcome.ok):  # a failure may be what stopping it led to
             await self._finish(number, outcome)
@@ -159,7 +160,7 @@ class Effects:
         else:
             await self._finish(number, None)
 
-    def _leave(self, number: int, work: "asyncio.Task[CallOutcome]") -> None:
+    def _abandon_call(self, number: int, work: "asyncio.Task[CallOutcome]") -> None:
         """Stop waiting for a tool that does not end. The log records that, and its outcome if it ends after all."""
         which = f"the tool {self.recorder.steps[number].tool!r} of the run {self.exchange.id} (step {number})"
         log.error("%s was cancelled %g s ago and goes on: its outcome is unknown", which, TOOL_ENDS_S)
@@ -194,7 +195,7 @@ def _find_result(work: "asyncio.Task[CallOutcome]") -> CallOutcome | None:
     return None if not work.done() or work.cancelled() or work.exception() is not None else work.result()
 
 
-async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+async def _run_to_completion(work: Coroutine[object, object, None]) -> None:
     """Wait for `work` through any number of cancellations. The first one is the reason to stop."""
     task = asyncio.get_running_loop().create_task(work)
     await wait_until_done(task)

@@ -12,7 +12,7 @@ from gateway.agent.progress import RunProgress
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.exchange import Chunk, Emit, Exchange
@@ -23,7 +23,7 @@ from gateway.dialects.chat_request import last_user_text
 from gateway.runs import call_events
 from gateway.runs.live_run import EFFECTS
 from gateway.runs.recorder import RunRecorder
-from gateway.runs.run_span import approval_span, send_refused
+from gateway.runs.run_span import build_approval_span, send_refused_span
 
 #: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
@@ -94,11 +94,11 @@ class Questions:
         asked = [approval.id for approval in pending]
         is_new, self._stands = self._stands != asked, asked
         if self.exchange.delivery.shows_calls:
-            await say(chunks.event(self._event(self.exchange.id, pending, self.recorder.steps)))
+            await say(chunks.event(self._build_question_event(self.exchange.id, pending, self.recorder.steps)))
             return
         if is_new:
-            await say(self._question(pending, held_s=held_s))
-        told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in pending]}
+            await say(self._format_question(pending, held_s=held_s))
+        told = {"type": "approval.required", "approvals": [build_approval_view(approval) for approval in pending]}
         await say(chunks.event({**told, "run_id": self.exchange.id}))
 
     def trace_decisions(self, approvals: Sequence[Approval]) -> None:
@@ -112,7 +112,7 @@ class Questions:
         for one in approvals:
             if one.state not in ("pending", "cancelled") and one.id not in trace.told:
                 trace.told.add(one.id)
-                tracer.send(approval_span(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
+                tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
 
     def last(self, pending: Sequence[Approval]) -> str:
         """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
@@ -123,12 +123,12 @@ class Questions:
             return ""
         is_new = self._stands != [approval.id for approval in pending]
         if self.exchange.delivery.shows_calls:
-            self.asked = self._event(self.exchange.id, pending, self.recorder.steps) if is_new else None
+            self.asked = self._build_question_event(self.exchange.id, pending, self.recorder.steps) if is_new else None
             return ""
         if is_new:
-            return self._question(pending)
-        may_decide = self._find_ways(pending).may_decide
-        return texts.still_undecided_text(may_decide=may_decide, language=self.language)
+            return self._format_question(pending)
+        may_decide = self._build_answer_options(pending).may_decide
+        return texts.format_still_undecided_text(may_decide=may_decide, language=self.language)
 
     @property
     def are_shared(self) -> bool:
@@ -153,7 +153,7 @@ class Questions:
         The text is "" if `asked` has the question instead.
         """
         if self.exchange.job.call is not None:
-            return await self._same_call()
+            return await self._find_same_call()
         if not self.are_shared:
             return None
         approvals = self.parts.approvals
@@ -164,29 +164,31 @@ class Questions:
             if asked is not None and pending:  # else somebody has decided this moment
                 if self.exchange.delivery.shows_calls:
                     of_other = await self.parts.store.steps(asked.run_id, tenant=asked.tenant)
-                    self.asked = self._event(asked.run_id, pending, of_other)
+                    self.asked = self._build_question_event(asked.run_id, pending, of_other)
                     return "", spoken.build_waiting_facts(asked.run_id, pending)
-                before = texts.waiting_already_text(
+                before = texts.format_duplicate_call_text(
                     [other.tool for other in steps if other.sha256 != asked.sha256], language=self.language
                 )
-                return f"{before}\n\n{self._question(pending)}", spoken.build_waiting_facts(asked.run_id, pending)
+                return f"{before}\n\n{self._format_question(pending)}", spoken.build_waiting_facts(
+                    asked.run_id, pending
+                )
         return None
 
-    async def _same_call(self) -> tuple[str, Json] | None:
+    async def _find_same_call(self) -> tuple[str, Json] | None:
         """Return "" and the facts of another run that has the same call of an MCP client, if there is one."""
         exchange = self.exchange
         other = await self.parts.store.undelivered_run(exchange.origin.fingerprint, tenant=exchange.caller.tenant)
         return None if other is None or other.id == exchange.id else ("", spoken.build_waiting_facts(other.id, ()))
 
-    def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
-        answering = self._find_ways(pending, held_s=held_s)
-        return spoken.turn_text(pending, language=self.language, answering=answering)
+    def _format_question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
+        answering = self._build_answer_options(pending, held_s=held_s)
+        return spoken.format_turn_text(pending, language=self.language, answering=answering)
 
-    def _find_ways(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.AnswerOptions:
+    def _build_answer_options(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.AnswerOptions:
         exchange = self.exchange
         return self.parts.approvals.build_answer_options(exchange.caller, pending, user=exchange.user, held_s=held_s)
 
-    def _event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
+    def _build_question_event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
         catalog = self.parts.in_use.judge.catalog
         return spoken.question(run_id, pending, steps, service_of=catalog.find_service_name)
 
@@ -209,7 +211,7 @@ class Reports:
     async def report_start(
         self, number: int, planned: PlannedCall, approval: Approval | None, say: Say, *, place: int
     ) -> None:
-        """Report that a call begins: the one of this number in the record, and at `place` in its group."""
+        """Report that a call begins: step `number` of the run, and at `place` in its group."""
         if self.exchange.delivery.shows_calls:
             step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
             step = step if approval is None else replace(step, approval_id=approval.id)
@@ -228,13 +230,13 @@ class Reports:
             await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.finished"}))
 
     def note_refused(self, planned: Sequence[PlannedCall]) -> None:
-        """Note in the trace of the run those of these calls that do not run."""
+        """Trace each of these calls that is refused."""
         trace, tracer = self.exchange.execution.trace, self.parts.tracer
         if trace is None or tracer is None:
             return
         for one in planned:
             if one.refusal is not None:
-                send_refused(one, tracer, parent=trace.context, run_id=self.exchange.id)
+                send_refused_span(one, tracer, parent=trace.context, run_id=self.exchange.id)
 
     async def report_refusal(self, number: int, say: Say) -> None:
         """Report that a call does not run, and why, to a client that is shown calls."""

@@ -6,7 +6,7 @@ Text goes on to the client as it comes; tool calls never do. The state machine i
 Theory of operation. The state machine returns an action and does nothing itself: `Ask` (call the model), `Execute` (run
 these calls) or `Finish`. The driver carries out `_action` and gives the result back, until the action is Finish.
 
-1. `remember` reads the store before the first byte is sent: hidden turns of the conversation and, for a run that
+1. `load_state` reads the store before the first byte is sent: hidden turns of the conversation and, for a run that
    goes on, its steps and its progress. A failure here is still an ordinary error answer.
 2. `stream` starts the time budget and sends the text that a returning client must see again.
 3. `_call_model` calls the model. The answer's text goes to the client while it arrives. At its end, the scanner returns
@@ -57,17 +57,23 @@ from gateway.agent.round import Round
 from gateway.agent.run_context import new_run_context
 from gateway.agent.run_metrics import (
     LEFT,
-    defused_end,
+    build_last_chunks,
+    build_stored_answer,
+    defuse_end,
     get_run_outcome,
-    keep_cut_turn,
-    last_chunks,
-    note_end,
-    stored_answer,
+    record_run_end,
+    store_unfinished_turn,
 )
 from gateway.agent.store_retry import build_left_run_error
-from gateway.agent.upstream_recovery import EARLY_S, build_parked_error, is_resumable, pause_s, tell_waiting
+from gateway.agent.upstream_recovery import (
+    EARLY_S,
+    build_parked_error,
+    build_waiting_error,
+    get_retry_pause_s,
+    is_resumable,
+)
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.approvals.chat_texts import run_of_question
+from gateway.approvals.chat_texts import find_question_run
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Exchange, Handler, Reply
@@ -102,7 +108,7 @@ class RunDriver:
         self._outcome = "error"  # for the metric
         self._is_lost = False
 
-    async def remember(self) -> None:
+    async def load_state(self) -> None:
         """Read from the store: hidden turns of the conversation, and this run's progress. Raises StoreError."""
         run = self._run
         exchange, store = run.exchange, run.parts.store
@@ -135,7 +141,7 @@ class RunDriver:
             if delivery.brings:
                 await self._speech.emit(self._speech.speak(delivery.brings))
             await self._begin()
-            self._action = Execute(()) if run.progress.is_open else defused_end(run.loop.begin())
+            self._action = Execute(()) if run.progress.is_open else defuse_end(run.loop.begin())
             while not isinstance(self._action, Finish):
                 if isinstance(self._action, Execute):
                     await run.patience.until(partial(self._execute, self._action))
@@ -153,16 +159,16 @@ class RunDriver:
             if STOPPING in left.args and (stored := run.record.run) is not None and stored.state not in ENDED:
                 # It may have come on record only a moment ago: its first line was being written.
                 self._speech.mark_effects()
-            await keep_cut_turn(self._run)
+            await store_unfinished_turn(self._run)
             raise
         finally:
             run.budget.stop()
-            await run.hidden.marks.mark_told()
+            await run.hidden.marks.mark_received_texts()
             await self.release()
             self.drop()
             if not run.exchange.dry:
                 stored, counters, trace = run.record.run, run.parts.counters, run.exchange.execution.trace
-                note_end(run.loop, self._outcome, counters, trace=trace, run=stored, is_lost=self._is_lost)
+                record_run_end(run.loop, self._outcome, counters, trace=trace, run=stored, is_lost=self._is_lost)
 
     async def _begin(self) -> None:
         """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""
@@ -174,7 +180,7 @@ class RunDriver:
             await self._speech.emit({RECORDED: True})
         if workflow is not None:
             await run.progress.load_ask_before_flag(run.parts.approvals.remembered, run.exchange)
-            await run.budget.within(run.parts.in_use.until_started(workflow.tools))
+            await run.budget.within(run.parts.in_use.wait_until_started(workflow.tools))
 
     async def _call_model(self) -> None:
         """Call the model once, and set the action that follows from its answer."""
@@ -196,7 +202,7 @@ class RunDriver:
             )
             try:
                 with run.progress.time_call(model=run.exchange.body.get("model"), clock=run.parts.clock):
-                    reply = await self._call(again=tries)
+                    reply = await self._request_model(again=tries)
                     self._speech.tell({ANSWERS: reply})
                     await answer.read(reply, self._speech.tell)
             except asyncio.CancelledError:
@@ -211,7 +217,7 @@ class RunDriver:
         if run.exchange.delivery.events:
             await self._speech.emit(run.progress.calls.build_finish_event(self._step))
         if answer.has_sources:
-            await run.hidden.marks.read_sources()
+            await run.hidden.marks.mark_server_sources()
         rest, found = answer.finish()
         if rest:
             await self._speech.emit(rest)
@@ -219,7 +225,7 @@ class RunDriver:
             run.narrowed.report_malformed(found)
         elif isinstance(found, CallGroup):
             found = await run.narrowed.doubt(found, self._messages)
-        self._action = defused_end(run.loop.handle_answer(answer.content, found, finish_reason=answer.reason))
+        self._action = defuse_end(run.loop.handle_answer(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
         """Return whether the model may be called again, after the pause that comes first."""
@@ -227,7 +233,7 @@ class RunDriver:
         said, left_s = run.progress.said, run.budget.left_s
         may = run.progress.rounds and len(said) == n_said and not self._open.has_expired
         del said[n_said:]  # a run that goes on later says it anew
-        if not may or (wait_s := pause_s(error, tries=tries, left_s=left_s)) is None:
+        if not may or (wait_s := get_retry_pause_s(error, tries=tries, left_s=left_s)) is None:
             return False
         run.parts.counters.count("model_retries")
         await self.release()
@@ -241,7 +247,7 @@ class RunDriver:
 
     # The model.
 
-    async def _call(self, *, again: int) -> Reply:
+    async def _request_model(self, *, again: int) -> Reply:
         """Call the model with the whole conversation, including hidden turns. `again`: see `Execution`."""
         run = self._run
         body = run.narrowed.request(self._messages)
@@ -258,7 +264,7 @@ class RunDriver:
     async def _execute(self, action: Execute) -> None:
         """Run a round of calls. A round that is still open, such as after a failure of the store, is continued."""
         run = self._run
-        round_ = await self._reopen_round() if run.progress.is_open else self._next_round(action)
+        round_ = await self._reopen_round() if run.progress.is_open else self._begin_next_round(action)
         if isinstance(round_, Finish):
             self._action = round_
             return
@@ -268,17 +274,19 @@ class RunDriver:
             self._state, self._context, self._action = round_.state, round_.context, round_.finish
             return
         run.progress.is_open = False
-        self._action = defused_end(run.loop.handle_results(round_.planned, round_.outcome))
+        self._action = defuse_end(run.loop.handle_results(round_.planned, round_.outcome))
 
-    def _next_round(self, action: Execute) -> Round:
+    def _begin_next_round(self, action: Execute) -> Round:
+        """Record these calls as the next group of the run, and return it ready to be carried out."""
         run = self._run
         numbers = run.record.plan(action.planned, round_=len(run.progress.rounds))
         run.progress.rounds.append((run.loop.content, numbers, run.loop.extra_fields))
         run.progress.is_open = True
         run.reports.note_refused(action.planned)
-        return self._new_round(action.planned, numbers, {}, reopened=False)
+        return self._build_round(action.planned, numbers, {}, reopened=False)
 
     async def _reopen_round(self) -> Round | Finish:
+        """Return the unfinished group of a resumed run, or the end of its turn if a call's outcome is unknown."""
         run = self._run
         exchange, parts = run.exchange, run.parts
         approvals = await parts.approvals.of_run(exchange.id, tenant=exchange.caller.tenant)
@@ -287,11 +295,12 @@ class RunDriver:
         if opened.unknown:
             self._state = "unknown"
             return Finish(await report_unknown(opened.unknown, run.record, exchange, parts.counters), "stop")
-        return self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
+        return self._build_round(opened.planned, opened.numbers, opened.done, reopened=True)
 
-    def _new_round(
+    def _build_round(
         self, planned: Sequence[PlannedCall], numbers: Sequence[int], done: Mapping[int, CallOutcome], *, reopened: bool
     ) -> Round:
+        """Return a group of calls; `done` are the results that the record already has."""
         run = self._run
         effects = Effects(
             counters=run.parts.counters,
@@ -325,21 +334,23 @@ class RunDriver:
         if self._state in PARKED:
             await run.hidden.park(run.loop.hidden, steps=run.record.steps)
             await run.patience.until(partial(run.record.park, self._state))
-            await self._speech.emit({PARKED_MARK: run_of_question(self._context)})
+            await self._speech.emit({PARKED_MARK: find_question_run(self._context)})
         else:
-            if (asks := run_of_question(self._context)) is not None:
+            if (asks := find_question_run(self._context)) is not None:
                 await self._speech.emit({PARKED_MARK: asks})
             await run.hidden.store(run.loop.hidden, finish.tool_calls)
-            await run.record.end(self._state, answer=stored_answer(finish, said=run.progress.said, usage=usage))
+            await run.record.end(self._state, answer=build_stored_answer(finish, said=run.progress.said, usage=usage))
         asked = run.questions.asked
-        return last + last_chunks(finish, run.exchange, self._state, usage=usage, context=self._context, asked=asked)
+        return last + build_last_chunks(
+            finish, run.exchange, self._state, usage=usage, context=self._context, asked=asked
+        )
 
     async def _handle_failure(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""
         run = self._run
         if isinstance(failure, AnswerEnded):
             self._outcome = "completed"
-            await keep_cut_turn(self._run, is_completed=True)
+            await store_unfinished_turn(self._run, is_completed=True)
             return failure
         if run.patience.is_recoverable(failure) and run.record.run is not None:
             self._outcome = LEFT
@@ -353,7 +364,7 @@ class RunDriver:
         else:
             return failure
         if isinstance(run.loop, WorkflowLoop):
-            error = run.loop.at_step(error)
+            error = run.loop.add_step_to_error(error)
         self._outcome = get_run_outcome(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", run.exchange.id, error.message)
@@ -362,7 +373,7 @@ class RunDriver:
         try:
             if has_client and error.code == "upstream_refused" and lacks_credential(run.exchange):
                 await run.record.park("awaiting_client")
-                error = tell_waiting(error)
+                error = build_waiting_error(error)
             elif has_client and not self._open.has_expired and is_resumable(error, run.progress, run.loop):
                 await run.record.park("awaiting_client", error=error)
                 self._speech.tell({PARKED_MARK: run.exchange.id})
@@ -372,7 +383,7 @@ class RunDriver:
                 await run.record.end("failed", error=error)
         except GatewayError:  # it is not ours any more, or goes on once our lease is over
             self._is_lost = True
-        await keep_cut_turn(self._run)
+        await store_unfinished_turn(self._run)
         return error.after_effects() if run.record.run is not None and run.record.run.effects else error
 
     def drop(self) -> None:

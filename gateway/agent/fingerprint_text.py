@@ -11,12 +11,12 @@ from typing import Final
 import orjson
 
 from gateway.dialects.message_identity import (
-    content_text,
     extract_asides,
     get_calls,
+    get_content_text,
     parse_arguments,
-    solid,
-    without_asides,
+    remove_asides,
+    remove_white_space,
 )
 
 #: A text of this length is recognised by itself.
@@ -28,15 +28,15 @@ _FIELDS: Final = frozenset(("role", "content", "tool_calls", "function_call", "n
 _NAMES: Final = frozenset(("id", "type", "format", "role", "index"))
 
 
-def telling_texts(message: Mapping[str, object]) -> list[bytes]:
+def extract_fingerprint_texts(message: Mapping[str, object]) -> list[bytes]:
     """Return the texts of an answer that it is recognised by, each once, without white space."""
     found: list[bytes] = []
     content = message.get("content")
-    if text := content_text(content):
-        bare = without_asides(text)
-        found.append(_TEXT + solid(bare))
+    if text := get_content_text(content):
+        bare = remove_asides(text)
+        found.append(_TEXT + remove_white_space(bare))
         if bare != text:
-            found += [_TEXT + solid(one) for one in (text, *extract_asides(text))]
+            found += [_TEXT + remove_white_space(one) for one in (text, *extract_asides(text))]
     if isinstance(content, list | tuple):
         found += _extract_texts([part for part in content if not (isinstance(part, dict) and "text" in part)])
     for name, value in message.items():
@@ -47,14 +47,14 @@ def telling_texts(message: Mapping[str, object]) -> list[bytes]:
 
 
 def _extract_texts(value: object) -> list[bytes]:
-    """Return the texts in a value, each by itself, and all of them as one: they may have come in other pieces."""
-    texts = list(_leaves(value))
+    """Return each text in a value, and all of them joined: clients may split texts differently."""
+    texts = list(_leaf_texts(value))
     if len(texts) > 1:
         texts.append("".join(texts))
-    return [_TEXT + solid(text) for text in texts]
+    return [_TEXT + remove_white_space(text) for text in texts]
 
 
-def _leaves(value: object) -> Iterator[str]:
+def _leaf_texts(value: object) -> Iterator[str]:
     """Yield the texts in a value in their order."""
     left = [value]
     while left:
@@ -82,8 +82,8 @@ def _normalize_arguments(call: Mapping[str, object]) -> bytes:
         value = _drop_empty(parse_arguments(arguments))
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (ValueError, TypeError, RecursionError):  # no JSON, or not to be written as such
-        return _TEXT + solid(str(arguments))
-    return _ARGUMENTS + written if _size(value) >= TELLING_BYTES else b""
+        return _TEXT + remove_white_space(str(arguments))
+    return _ARGUMENTS + written if _count_chars(value) >= TELLING_BYTES else b""
 
 
 def _drop_empty(value: object) -> object:
@@ -92,10 +92,10 @@ def _drop_empty(value: object) -> object:
     return [_drop_empty(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _size(value: object) -> int:
-    """Return the length of what a value consists of, without the names of its fields. Raises RecursionError."""
+def _count_chars(value: object) -> int:
+    """Return the number of characters in a value, without field names. Raises RecursionError."""
     if isinstance(value, dict):
-        return sum(map(_size, value.values()))
+        return sum(map(_count_chars, value.values()))
     if isinstance(value, list):
-        return sum(map(_size, value))
-    return len(solid(value)) if isinstance(value, str) else len(str(value))
+        return sum(map(_count_chars, value))
+    return len(remove_white_space(value)) if isinstance(value, str) else len(str(value))

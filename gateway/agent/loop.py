@@ -16,8 +16,8 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat_request import not_forced
-from gateway.dialects.merged_messages import with_own
+from gateway.dialects.chat_request import build_unforced_fields
+from gateway.dialects.merged_messages import append_own_messages
 from gateway.dialects.message_identity import is_random
 
 CALL_WISH = "Your last answer called no tool and was dropped. Call one of the tools now, and write nothing else."
@@ -125,8 +125,8 @@ class Loop:
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
-        changed = not_forced(body) if self.hidden or self._wishes.is_formatting else {}
-        asked = {**body, **changed, "messages": with_own(conversation, self.messages)}
+        changed = build_unforced_fields(body) if self.hidden or self._wishes.is_formatting else {}
+        asked = {**body, **changed, "messages": append_own_messages(conversation, self.messages)}
         if self.holds_back:
             del asked["response_format"]
         return asked
@@ -135,27 +135,27 @@ class Loop:
         """Return the action that follows from one answer. `content` is its text without the call."""
         is_theirs = isinstance(outcome, MalformedCall) and outcome.cut in self.client_tools
         if isinstance(outcome, MalformedCall) and not is_theirs:
-            return self._complain(outcome.reason)
+            return self._reject_malformed_answer(outcome.reason)
         if isinstance(outcome, CallGroup):
             return self._take_calls(content, outcome)
         self._wishes.complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
         if self._lacks_call and not is_theirs and finish.reason == "stop":
-            return self._urge()
+            return self._demand_tool_call()
         if is_theirs or self._lacks_call:  # a limit, or a filter: its client knows what to do about that
             return replace(finish, text=content) if self.hides_text else finish
         return self._bring_into_format(content, finish) if self.holds_back else finish
 
     def handle_results(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the action that follows from the results of `planned`, one for each."""
-        outcome = self._repetition_note(planned)
-        self.hidden += self._messages(planned, [result.shown + outcome for result in results])
+        outcome = self._format_repetition_note(planned)
+        self.hidden += self._build_round_messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
         if ended and not self._called.theirs and not self._called.beside.get("added"):
             finish = Finish("\n".join(ended), "stop")
             return self._bring_into_format(finish.text, finish) if self.holds_back else finish
         if self._called.theirs:
-            return self._left_to_client()
+            return self._finish_with_client_calls()
         return AskAction(self.messages)
 
     def add(self, messages: Sequence[Json]) -> None:
@@ -178,7 +178,7 @@ class Loop:
         """Restore the state of a stored run. `rounds` are the rounds that have all of their results."""
         for content, beside, planned, shown in rounds:
             self._called.content, self._called.beside = content, beside
-            self.hidden += self._messages(planned, shown)
+            self.hidden += self._build_round_messages(planned, shown)
         self._called.beside = snapshot.get("beside", {})  # an earlier version did not write it
         self.asked, self._called.content = snapshot["asked"], snapshot["content"]
         self._called.theirs, self._repeats.n = tuple(snapshot["theirs"]), snapshot["repeated"]
@@ -220,7 +220,7 @@ class Loop:
 
     @property
     def holds_back(self) -> bool:
-        """Return whether the next answer is asked for without its format, so that the client gets no text of it."""
+        """Return whether the next answer comes without its requested format, and is not shown."""
         return self.wanted_format is not None and not self._wishes.is_formatting
 
     def _bring_into_format(self, text: str, finish: Finish) -> Action:
@@ -232,7 +232,8 @@ class Loop:
         self._wishes.draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
         return AskAction(self.messages)
 
-    def _urge(self) -> Action:
+    def _demand_tool_call(self) -> Action:
+        """Ask the model again for the call that `tool_choice` demands. Raises GatewayError the second time."""
         if self._wishes.is_urged:
             raise GatewayError(
                 "agent_malformed_tool_call",
@@ -243,7 +244,8 @@ class Loop:
         self._wishes.complaints.append({"role": "user", "content": CALL_WISH})
         return AskAction(self.messages)
 
-    def _complain(self, reason: str) -> Action:
+    def _reject_malformed_answer(self, reason: str) -> Action:
+        """Ask again after an unreadable call, with the reason. Raises GatewayError after too many in a row."""
         self.malformed += 1
         if self.malformed >= self.limits.max_malformed:
             raise GatewayError(
@@ -256,6 +258,7 @@ class Loop:
         return AskAction(self.messages)
 
     def _take_calls(self, content: str, found: CallGroup) -> Action:
+        """Return the action for these calls: run the gateway's, return the client's, or stop at the limit."""
         self.malformed = 0
         self._wishes.complaints.clear()
         self._wishes.is_formatting, self._wishes.draft = False, ()
@@ -263,11 +266,11 @@ class Loop:
         self._called.content = content
         ours = [call for call in calls if call.tool not in self.client_tools]
         self._called.theirs = tuple(
-            _their_call(i, call, self.new_id(), is_renamed=bool(ours or self.hidden))
+            _build_client_call(i, call, self.new_id(), is_renamed=bool(ours or self.hidden))
             for i, call in enumerate(call for call in calls if call.tool in self.client_tools)
         )
         if not ours:
-            return self._left_to_client()
+            return self._finish_with_client_calls()
         most = self.limits.max_tool_calls
         if self.asked >= most + self.is_lowered:
             return self._stop_at_limit(most)
@@ -277,7 +280,7 @@ class Loop:
         if self.asked + len(planned) > most:
             run = max(0, most - self.asked) if self.is_lowered else 0
             self.asked = most + self.is_lowered
-            planned = (*planned[:run], *(_not_run(p, alone=self.is_lowered) for p in planned[run:]))
+            planned = (*planned[:run], *(_refuse_beyond_limit(p, alone=self.is_lowered) for p in planned[run:]))
         else:
             self.asked += len(planned)
         self._count_repetition(planned)
@@ -295,17 +298,18 @@ class Loop:
                 f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
             )
         if self._called.theirs:
-            return self._left_to_client()
+            return self._finish_with_client_calls()
         text = f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]"
         finish = Finish(text, "stop")
         return self._bring_into_format(text, finish) if self.holds_back else finish
 
-    def _left_to_client(self) -> Finish:
+    def _finish_with_client_calls(self) -> Finish:
         if self.functions_only:
             return Finish("", "function_call", self._called.theirs[:1])
         return Finish("", "tool_calls", self._called.theirs)
 
     def _count_repetition(self, planned: Sequence[PlannedCall]) -> None:
+        """Count equal calls in a row. Raises GatewayError (agent_iteration_limit) at REPEATED_STOP."""
         for p in planned:
             key = p.call.tool, orjson.dumps(p.call.arguments, option=orjson.OPT_SORT_KEYS)
             self._repeats.n = self._repeats.n + 1 if key == self._repeats.last else 1
@@ -317,14 +321,15 @@ class Loop:
                     f"was stopped (run {self.run_id}).",
                 )
 
-    def _repetition_note(self, planned: Sequence[PlannedCall]) -> str:
+    def _format_repetition_note(self, planned: Sequence[PlannedCall]) -> str:
         if not planned or self._repeats.n < REPEATED_TOLD:
             return ""
         return (
             f"\n[This is call number {self._repeats.n} with the same arguments. Do something else, or answer in text.]"
         )
 
-    def _messages(self, planned: Sequence[PlannedCall], contents: Sequence[str]) -> list[Json]:
+    def _build_round_messages(self, planned: Sequence[PlannedCall], contents: Sequence[str]) -> list[Json]:
+        """Return one round as messages for the next model call: the answer, its calls and their results."""
         added = self._called.beside.get("added", ())
         if self.limits.result_role == "user":
             calls = [{"tool": p.call.tool, "parameters": p.call.arguments, "terminate": False} for p in planned]
@@ -333,16 +338,16 @@ class Loop:
                 f"Result of the tool {p.call.tool}:\n{text}" for p, text in zip(planned, contents, strict=True)
             )
             return [
-                self._answer(f"{self._called.content}\n{said}".strip()),
+                self._build_answer_message(f"{self._called.content}\n{said}".strip()),
                 {"role": "user", "content": outcome},
                 *added,
             ]
         further = self._called.beside.get("calls", {})
         return [
             {
-                **self._answer(self._called.content or None),
+                **self._build_answer_message(self._called.content or None),
                 "tool_calls": [
-                    {**_model_call(p.call.id, p.call.tool, p.call.arguments), **further.get(p.call.id, {})}
+                    {**_build_model_call(p.call.id, p.call.tool, p.call.arguments), **further.get(p.call.id, {})}
                     for p in planned
                 ],
             },
@@ -353,7 +358,7 @@ class Loop:
             *added,
         ]
 
-    def _answer(self, content: str | None) -> Json:
+    def _build_answer_message(self, content: str | None) -> Json:
         """Return the model's answer as the model sees it again, with its other fields."""
         beside = self._called.beside.get("message", {})
         message = {"role": "assistant", **beside, "content": content}
@@ -362,14 +367,14 @@ class Loop:
         return message
 
 
-def _not_run(planned: PlannedCall, *, alone: bool) -> PlannedCall:
-    """Return a call beyond the limit of calls as one that does not run; `alone`: others of its group do."""
+def _refuse_beyond_limit(planned: PlannedCall, *, alone: bool) -> PlannedCall:
+    """Return a call beyond the limit as refused; `alone`: other calls of its group run."""
     what = "this call is beyond" if alone else "this group of calls crosses"
     refusal = f"Not run: {what} the limit of this turn. Answer with what you know."
     return PlannedCall(planned.call, planned.spec, planned.verdict, refusal)
 
 
-def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Json:
+def _build_model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Json:
     return {
         "id": call_id,
         "type": "function",
@@ -377,14 +382,14 @@ def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Jso
     }
 
 
-def _their_call(index: int, call: FoundCall, new_id: str, *, is_renamed: bool) -> Json:
+def _build_client_call(index: int, call: FoundCall, new_id: str, *, is_renamed: bool) -> Json:
     """Return a call of the client's own tool, with the arguments byte for byte where its model wrote them alone.
 
     `is_renamed`: something is hidden in front of it, which its id finds again, so a random id is the gateway's own. A
     model server may give one twice. An id of another form stays, as some servers accept no other one.
     """
     call_id = new_id if call.id is None or (is_renamed and is_random(call.id)) else call.id
-    told = _model_call(call_id, call.tool, call.parameters)
+    told = _build_model_call(call_id, call.tool, call.parameters)
     if call.written:
         told["function"]["arguments"] = call.written
     return {"index": index, **told, **call.further}

@@ -22,9 +22,9 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.templates import Values
 from gateway.dialects.chat_request import client_tools, forces_call, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.message_identity import is_random
-from gateway.runs.decision_messages import added_messages, has_ask_request
+from gateway.runs.decision_messages import has_ask_request, list_added_messages
 from gateway.runs.run_restrictions import apply_narrowing, narrowings
-from gateway.tools.openai_tools import native_tools
+from gateway.tools.openai_tools import build_native_tools
 from gateway.workflows.definition import Workflow
 
 Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
@@ -32,7 +32,7 @@ Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 
 def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: RunProgress) -> Machine:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
-    plan, fill = partial(_plan, parts, exchange, progress), partial(_fill_arguments, parts, exchange)
+    plan, fill = partial(_judge_call, parts, exchange, progress), partial(_fill_arguments, parts, exchange)
     workflow = exchange.job.workflow
     if exchange.job.call is not None and workflow is None:
         return CallLoop(exchange.job.call, plan=plan, new_id=new_call_id)
@@ -81,7 +81,7 @@ class NarrowedRun:
         run, loop = self.exchange, self._loop
         body = loop.request(run.body, conversation)
         if self._limits.tool_format == "native" and isinstance(loop, Loop) and not loop.is_formatting:
-            ours = native_tools(self._parts.in_use.judge.catalog, run, besides=loop.client_tools)
+            ours = build_native_tools(self._parts.in_use.judge.catalog, run, besides=loop.client_tools)
             if ours:
                 body["tools"] = [*(run.body.get("tools") or ()), *ours]
         return body
@@ -89,7 +89,7 @@ class NarrowedRun:
     def has_tool(self, name: str) -> bool:
         """Return whether the run has a tool of this name: the client's, or the gateway's, running or not."""
         catalog = self._parts.in_use.judge.catalog
-        is_ours = catalog.find(name, self.exchange) is not None or catalog.not_running(name) is not None
+        is_ours = catalog.find(name, self.exchange) is not None or catalog.find_stopped_service(name) is not None
         return is_ours or name in self._loop.client_tools
 
     def report_malformed(self, attempt: MalformedCall) -> None:
@@ -100,7 +100,7 @@ class NarrowedRun:
             parts.malformed.report(attempt.reason, run_id=run.id, chain=run.chain, now_s=parts.clock.monotonic())
 
     async def doubt(self, found: CallGroup, conversation: Sequence[Json]) -> CallGroup:
-        """Return the calls of an answer, each with what speaks against running it unasked. Raises StoreError."""
+        """Return the calls, marked if quoted; load the wish to approve each call first. Raises StoreError."""
         run, loop = self.exchange, self._loop
         await self._progress.load_ask_before_flag(self._parts.approvals.remembered, run)
         read = chain(conversation, loop.messages)
@@ -109,10 +109,10 @@ class NarrowedRun:
         )
 
     def restore(self) -> None:
-        """Narrow a stored run as its progress says, and as the request does that lets it go on."""
+        """Apply the stored restrictions of a run, and those of the request that resumes it."""
         known, resume = self._progress.narrowings, self.exchange.execution.resume
         self._progress.narrowings = []
-        self._add([*known, *([resume.narrows] if resume is not None and resume.narrows else ())])
+        self._apply_narrowings([*known, *([resume.narrows] if resume is not None and resume.narrows else ())])
 
     async def read(self, approvals: Mapping[int, Approval]) -> None:
         """Narrow the run as the decisions of requests among these approvals do, and add their messages.
@@ -124,11 +124,14 @@ class NarrowedRun:
         by_requests = {approval.id for approval in settled if approval.via == "chat" or approval.required > 1}
         if not by_requests <= self._heard:
             run = self.exchange
-            self._add(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
-            await self._say(await added_messages(self._parts.store, run.id, tenant=run.caller.tenant))
+            self._apply_narrowings(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
+            await self._add_user_messages(
+                await list_added_messages(self._parts.store, run.id, tenant=run.caller.tenant)
+            )
             self._heard |= by_requests
 
-    def _add(self, found: Sequence[Json]) -> None:
+    def _apply_narrowings(self, found: Sequence[Json]) -> None:
+        """Add restrictions that are new to the run, and rebuild the limits and tools of its loop."""
         known = self._progress.narrowings
         new = [one for i, one in enumerate(found) if one not in known and one not in found[:i]]
         if not new:
@@ -141,7 +144,7 @@ class NarrowedRun:
             if any(one.get("no_functions") for one in known):
                 self._loop.client_tools = frozenset()
 
-    async def _say(self, found: Sequence[Json]) -> None:
+    async def _add_user_messages(self, found: Sequence[Json]) -> None:
         """Add messages that came with decisions to the open round. A workflow and a single call have none.
 
         No stage reads them, so this detects a user's wish to approve each call from now on. Raises StoreError.
@@ -157,7 +160,9 @@ class NarrowedRun:
                 progress.rounds[-1] = (*progress.rounds[-1][:2], loop.extra_fields)
 
 
-def _plan(parts: AgentParts, exchange: Exchange, progress: RunProgress, found: FoundCall, call_id: str) -> PlannedCall:
+def _judge_call(
+    parts: AgentParts, exchange: Exchange, progress: RunProgress, found: FoundCall, call_id: str
+) -> PlannedCall:
     """Judge a call as `Plan` does, with the taint and the user's wish to approve each call.
 
     The client knows a call that it is shown by an id that no other call has.

@@ -12,7 +12,7 @@ from gateway.agent.budget import TimeBudget
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.approvals.texts import detect_language, stopped_text, unknown_text
+from gateway.approvals.texts import detect_language, format_stopped_text, format_unknown_text
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
@@ -86,7 +86,7 @@ class RunProgress:
         return self.read_tainted or bool(self.strangers)
 
     def is_call_tainted(self, number: int) -> bool:
-        """Return the same without the result of this step, which its own call has not read."""
+        """Return whether the run has read untrusted text, not counting the result of this step."""
         return self.read_tainted or bool(self.strangers - {number})
 
     async def load_ask_before_flag(self, remembered: RememberedDecisions, exchange: Exchange) -> None:
@@ -98,6 +98,7 @@ class RunProgress:
         return self.calls.time_call(len(self.rounds), model=model, usage=self.usage, clock=clock)
 
     def snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
+        """Return the state that `restore` reads, as JSON values for the record of the run."""
         return {
             "loop": loop.snapshot(),
             "usage": self.usage.snapshot(),
@@ -125,6 +126,7 @@ class RunProgress:
         judge: Judge,
         exchange: Exchange,
     ) -> None:
+        """Set the state from a stored snapshot, also of an earlier version, and that of the loop."""
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
         question = snapshot.get("question")  # a run that an earlier version parked has none
@@ -155,7 +157,7 @@ class RunProgress:
 
 
 def restore_planned_call(step: StoredStep, judge: Judge, exchange: Exchange) -> PlannedCall:
-    """Return a call as it was planned, with the tool as it is now."""
+    """Return the planned call of a stored step, with the present definition of its tool."""
     entry = judge.catalog.find(step.model_name, exchange)
     call = ToolCall(
         id=step.call_id, tool=step.model_name, arguments=orjson.loads(step.arguments), terminate=step.terminate
@@ -184,15 +186,15 @@ class StoppedRound:
     unknown: list[int]
 
 
-def cut_results(steps: Sequence[StoredStep]) -> list[CallOutcome]:
+def get_unfinished_results(steps: Sequence[StoredStep]) -> list[CallOutcome]:
     """Return the results that a later turn's model reads for the calls of a round that its run left unfinished."""
-    return [CallOutcome(text, text, ok=False) for text in map(_cut_result, steps)]
+    return [CallOutcome(text, text, ok=False) for text in map(_get_unfinished_result, steps)]
 
 
-def _cut_result(step: StoredStep) -> str:
+def _get_unfinished_result(step: StoredStep) -> str:
     if step.started_s is None:
         return step.result or "Not run: its turn was cancelled before."
-    return get_shown_result(step) if step.state in _KNOWN else stopped_text(step.tool, run_id=step.run_id)
+    return get_shown_result(step) if step.state in _KNOWN else format_stopped_text(step.tool, run_id=step.run_id)
 
 
 def reopen(
@@ -218,14 +220,14 @@ def reopen(
 
 
 async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:
-    """Write down that the outcome of these calls is unknown, and return the text for the user."""
+    """Store that the outcome of these calls is unknown, and return the text for the user."""
     for number in numbers:
         if recorder.steps[number].state == "started":
             counters.count("unknown_outcomes", tool=recorder.steps[number].tool)
             await recorder.finish(number, None, ok=False)
     first = recorder.steps[numbers[0]]
     language = detect_language(last_user_text(exchange.body["messages"]))
-    return unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
+    return format_unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
 
 
 def lacks_credential(exchange: Exchange) -> bool:

@@ -8,7 +8,7 @@
 
 Theory of operation. A round begins with judged calls, and between that judgement and the effect anything may change: a
 person takes an hour, the policy is reloaded, an earlier call of the round taints the run. So nothing that was decided
-holds forever. `_through` is a loop that ends in a result, a refusal or the end of the turn, and starts over whenever
+holds forever. `_carry_call` is a loop that ends in a result, a refusal or the end of the turn, and starts over whenever
 the basis of its decision has changed.
 
 For all calls, once: `_prepare` looks at each. If a call needs approval, it refuses what the tool itself would refuse
@@ -17,14 +17,14 @@ once.
 Then, for each call in order:
 
 1. *Refused?* Its result is the refusal.
-2. *Wait.* If it needs approval, `_wait` waits for the decision, or parks the run and ends the turn. A rejection ends
+2. *Wait.* If it needs approval, `_wait_for_decision` waits, or parks the run and ends the turn. A rejection ends
    the turn, or becomes the call's result (`on_reject: continue`).
 3. *Look again.* `_ask([i])` judges it by the present configuration. That may refuse it, or ask for a new approval.
-4. *Run.* `_carried_out` runs it only if it is cleared by the same approval as in step 2 and by the present look. The
+4. *Run.* `_execute_call` runs it only if it is cleared by the same approval as in step 2 and by the present look. The
    effect checks that once more (`stands`), right before it starts. If not, the loop starts over, at most `LOOKS` times.
 
 State of a look:
-- `_sight` is everything that a judgement depends on. `_looked` is the sight of the last look. If both are equal, the
+- `_get_judgement_inputs`: what a judgement depends on. `_looked` is the sight of the last look. If both are equal, the
   judgement holds and the call is not judged again.
 - `_moments` counts calls that ran and waits for people. It is a part of the sight, so each of them makes earlier looks
   void. While it is 0 in a new round, the store is not read again.
@@ -35,7 +35,7 @@ A reopened round (`reopened`) was begun by another process or request. It reads 
 services that are still starting, and takes results from `done`.
 
 Dangers.
-- An approval holds for exact arguments and an exact definition. `_as_it_runs` returns the call with a person's edit.
+- An approval holds for exact arguments and an exact definition. `_get_approved` returns the call with a person's edit.
   Judge and run that call, never the model's.
 - An await between the last look and the effect lets a reload slip in. That is why `stands` is passed down. A report to
   a client that does not read may wait for a minute, so what the store knows is read again behind it (`is_granted`).
@@ -58,7 +58,7 @@ from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
 from gateway.approvals.approvals import was_rejected
 from gateway.approvals.escaping import Language
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState
@@ -109,19 +109,21 @@ class Round:
         """
         if self.reopened:
             pairs = zip(self.planned, self.numbers, strict=True)
-            await self.run.parts.in_use.until_started([p.call.tool for p, number in pairs if number not in self.done])
+            await self.run.parts.in_use.wait_until_started(
+                [p.call.tool for p, number in pairs if number not in self.done]
+            )
         await self._prepare(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
             if self._is_finished():
                 return
-            outcome = self.done.get(number) or await self._through(i)
+            outcome = self.done.get(number) or await self._carry_call(i)
             if outcome is not None:
                 self.outcome.append(outcome)
                 if self.planned[i].refusal is not None and number not in self.done:
                     await self.run.reports.report_refusal(number, self.speech.emit_round)
         await self.run.record.record_refusals()
 
-    async def _through(self, i: int) -> CallOutcome | None:
+    async def _carry_call(self, i: int) -> CallOutcome | None:
         """Carry one call from its decision, if it needs one, to its result. Return None if the turn ends instead."""
         looks = 0
         while (refused := _find_refusal(self.planned[i])) is None:
@@ -130,38 +132,40 @@ class Round:
             if looks > LOOKS:
                 self._refuse(i, "refused", _UNSTEADY)
                 continue
-            if self._awaits(i):
-                await self._wait(i)
+            if self._awaits_decision(i):
+                await self._wait_for_decision(i)
                 if self._is_finished():
                     return None
                 approval = self._approvals[self.numbers[i]]
-                if (outcome := self._handle_rejection(i, approval)) is not None:
+                if (outcome := self._build_rejection_result(i, approval)) is not None:
                     return outcome
                 if approval.state != "approved":  # what it cleared is somebody else's, or was done
                     raise build_lost_error(self.run.exchange.id)
             await self._prepare([i])
             if self._is_finished():
                 return None
-            if self._is_cleared(i) and (outcome := await self._carried_out(i, approval)) is not None:
+            if self._is_cleared(i) and (outcome := await self._execute_call(i, approval)) is not None:
                 return outcome
         return refused
 
-    def _asks(self, i: int) -> bool:
+    def _needs_approval(self, i: int) -> bool:
         """Return whether the call needs a person's approval that no grant gives."""
         return self.planned[i].needs_approval and self.numbers[i] not in self._granted
 
     def _is_cleared(self, i: int) -> bool:
         number = self.numbers[i]
-        return self.planned[i].refusal is None and (not self._asks(i) or self._approvals[number].state == "approved")
+        return self.planned[i].refusal is None and (
+            not self._needs_approval(i) or self._approvals[number].state == "approved"
+        )
 
-    async def _carried_out(self, i: int, approval: Approval | None) -> CallOutcome | None:
+    async def _execute_call(self, i: int, approval: Approval | None) -> CallOutcome | None:
         """Return the result of a cleared call, or None if its clearance changed before it could run."""
         number = self.numbers[i]
         if approval is not None and self._approvals[number].id != approval.id:
             return None
-        planned, equipment = self._as_it_runs(i), self.run.parts.in_use.current()
+        planned, equipment = self._get_approved(i), self.run.parts.in_use.current()
         entry = equipment.judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
-        if entry is None or self._looked.get(number) != self._sight(i):
+        if entry is None or self._looked.get(number) != self._get_judgement_inputs(i):
             return None
         await self.run.reports.report_start(number, planned, approval, self.speech.emit_round, place=i)
         if self.run.reports.may_wait:  # while its client read nothing, its user may have said something
@@ -172,7 +176,7 @@ class Round:
             entry,
             equipment=equipment,
             approval=approval,
-            stands=lambda: self._looked.get(number) == self._sight(i),
+            stands=lambda: self._looked.get(number) == self._get_judgement_inputs(i),
             is_granted=lambda: self._is_granted(i),
             begun=self.speech.mark_effects,
         )
@@ -183,16 +187,16 @@ class Round:
 
     # The look at what may run.
 
-    async def _look(self, i: int) -> None:
-        """Judge a call by the configuration now in use, unless nothing has happened since the last look."""
+    async def _rejudge(self, i: int) -> None:
+        """Evaluate a call again by the present configuration, unless nothing has changed since."""
         number = self.numbers[i]
         progress = self.run.progress
         if self._moments:
             await progress.load_ask_before_flag(self.run.parts.approvals.remembered, self.run.exchange)
             await self._is_granted(i)
-        if self._looked.get(number) == (sight := self._sight(i)):
+        if self._looked.get(number) == (sight := self._get_judgement_inputs(i)):
             return
-        was = self._as_it_runs(i)
+        was = self._get_approved(i)
         now = await self.run.parts.in_use.judge.again(
             was, self._get_judging_exchange(i), tainted=progress.is_call_tainted(number), asked_for=progress.asked_for
         )
@@ -205,10 +209,10 @@ class Round:
             if now.refusal is not None and approval is not None and approval.state in ("pending", "approved"):
                 self.run.record.cancel_approval(approval)
 
-    def _sight(self, i: int) -> "_Sight":
-        """Return everything that a look at a call depends on, and the number of events in this round so far."""
+    def _get_judgement_inputs(self, i: int) -> "_Sight":
+        """Return everything that the verdict on a call depends on, and the number of events so far."""
         judge = self.run.parts.in_use.judge
-        planned = self._as_it_runs(i)
+        planned = self._get_approved(i)
         entry = judge.catalog.find(planned.call.tool, self._get_judging_exchange(i))
         tainted = self.run.progress.is_call_tainted(self.numbers[i])
         return judge, entry, planned, tainted, self.run.progress.asked_for, self._moments
@@ -218,7 +222,7 @@ class Round:
         approval = self._approvals.get(self.numbers[i])
         return self.run.narrowed.exchange if approval is None or approval.state != "approved" else self.run.exchange
 
-    def _as_it_runs(self, i: int) -> PlannedCall:
+    def _get_approved(self, i: int) -> PlannedCall:
         """Return the call that was approved, which is not always the call of the model."""
         planned, approval = self.planned[i], self._approvals.get(self.numbers[i])
         if approval is None or approval.edited is None:
@@ -226,60 +230,62 @@ class Round:
         return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
 
     async def _prepare(self, indices: Sequence[int]) -> None:
-        """Look at these calls, and request every missing approval at once."""
-        if (self.reopened or self._moments) and any(map(self._asks, indices)):
-            await self._read()
+        """Evaluate these calls, and request all missing approvals with one write."""
+        if (self.reopened or self._moments) and any(map(self._needs_approval, indices)):
+            await self._read_approvals()
         open_ = [i for i in indices if self.numbers[i] not in self.done and self.planned[i].refusal is None]
         for i in open_:
-            await self._look(i)
+            await self._rejudge(i)
         for i in open_:
-            if self._asks(i) and self.numbers[i] not in self._approvals:  # else its approval is pending already
+            if (
+                self._needs_approval(i) and self.numbers[i] not in self._approvals
+            ):  # else its approval is pending already
                 await self._refuse_or_grant(i)
-        held = [i for i in open_ if self._asks(i)]
-        lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
+        held = [i for i in open_ if self._needs_approval(i)]
+        lacking = [self.numbers[i] for i in held if self._lacks_approval(self.numbers[i])]
         if lacking and self.run.narrowed.exchange.steering.approvals == "reject":
             step = self.run.record.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.ApprovalDescription(
                 id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule
             )
-            self._end("rejected", texts.refused_here_text(shown, **self._get_text_facts()))
+            self._end_turn("rejected", texts.format_refused_here_text(shown, **self._get_text_facts()))
             await self.run.record.record_refusals()
             return
-        if lacking and (other := await self._issue(lacking)) is not None:
+        if lacking and (other := await self._request_approvals(lacking)) is not None:
             self.context = other[1]
-            self._end("completed" if self.run.exchange.job.workflow is None else "cancelled", other[0])
+            self._end_turn("completed" if self.run.exchange.job.workflow is None else "cancelled", other[0])
             await self.run.record.record_refusals()
         elif lacking:
             self.speech.mark_effects()
 
     async def _refuse_or_grant(self, i: int) -> None:
-        """Refuse a call that its tool would refuse, or clear it by a grant. No person is asked for either."""
+        """Refuse a call that its tool would refuse, or clear it by a grant: neither needs a person."""
         entry = self.run.parts.in_use.judge.catalog.find(self.planned[i].call.tool, self.run.exchange)
         refusal = None if entry is None else await entry.source.refusal(self.planned[i].call, self.run.exchange)
         if refusal is not None:
             self._refuse(i, "refused", f"Error: {refusal}")
             self.run.reports.note_refused([self.planned[i]])
-        elif (grant := await self._grant(i)) is not None:
+        elif (grant := await self._find_grant(i)) is not None:
             self._granted.add(self.numbers[i])
             self.run.record.record_grant(self.numbers[i], grant.id, grant.granted_by)
 
     async def _is_granted(self, i: int) -> bool:
-        """Return False if the grant that cleared the call does so no more. The call then needs approval."""
+        """Return False if the grant that cleared the call is revoked, so that it needs approval."""
         number = self.numbers[i]
-        if number not in self._granted or await self._grant(i) is not None:
+        if number not in self._granted or await self._find_grant(i) is not None:
             return True
         self._granted.discard(number)
         return False
 
-    async def _grant(self, i: int) -> Grant | None:
-        """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""
+    async def _find_grant(self, i: int) -> Grant | None:
+        """Return a grant that clears the call now, or None; also None if the user approves each call."""
         step = self.run.record.steps[self.numbers[i]]
         if self.run.progress.asked_for or self.run.narrowed.exchange.steering.asks_first(step.tool):
             return None
         return await self.run.parts.approvals.remembered.grant(step, self.run.exchange)
 
-    async def _read(self) -> None:
+    async def _read_approvals(self) -> None:
         """Read the approvals. An executing one is approved again if its call may run once more."""
         found = await self.run.parts.approvals.of_run(self.run.exchange.id, tenant=self.run.exchange.caller.tenant)
         await self.run.narrowed.read(found)
@@ -290,13 +296,13 @@ class Round:
             for number, approval in found.items()
         }
 
-    def _lacks(self, number: int) -> bool:
+    def _lacks_approval(self, number: int) -> bool:
         """Return whether a step still needs its question, or a new one because tool or policy have changed."""
         approval = self._approvals.get(number)
         return approval is None or (approval.state == "approved" and not self.run.parts.approvals.holds(approval))
 
-    async def _issue(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
-        """Ask for these, or return the question and facts of another run that waits for one of them."""
+    async def _request_approvals(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
+        """Request approvals of these calls, or return the question of another run that waits for one of them."""
         while (other := await self.run.questions.already([self.run.record.steps[n] for n in numbers])) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
                 await self._issue_approvals(numbers)
@@ -304,30 +310,34 @@ class Round:
         return other
 
     async def _issue_approvals(self, numbers: Sequence[int]) -> None:
+        """Store a new approval for each of these steps, in place of an outdated one. Raises GatewayError."""
         issued = [
             self.run.parts.approvals.issue(self.run.record.steps[number], self.run.exchange) for number in numbers
         ]
-        views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
+        views, outdated = (
+            [*map(build_approval_view, issued)],
+            [self._approvals[n] for n in numbers if n in self._approvals],
+        )
         await self.run.record.record_approval(issued, views, instead_of=outdated, once=self.run.questions.are_shared)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
-    async def _wait(self, i: int) -> None:
+    async def _wait_for_decision(self, i: int) -> None:
         """Wait until the call is decided. `finish` is set if the turn ends before that, or because of it."""
-        awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits(k)]
+        awaited = [self.numbers[k] for k in range(i, len(self.numbers)) if self._awaits_decision(k)]
         asked = self._list_pending(awaited)
         if self._moments:  # they may have been decided while other calls ran
-            await self._read()
+            await self._read_approvals()
         self._moments += 1
         waiting = self._list_pending(awaited)
         try:
             if self.run.exchange.steering.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.speech.emit_round({WAITS: True})
                 await self.run.questions.hold(waiting, self.speech.emit_round, held_s=self.run.consent.inline_wait_s)
-            pending = await self._until_decided(awaited)
+            pending = await self._wait_until_decided(awaited)
             await self.speech.emit_round({WAITS: False})
             self.run.questions.trace_decisions([self._approvals[number] for number in awaited])
         except asyncio.CancelledError:
-            await self._leave_question()
+            await self._park_question()
             await self.run.record.park("awaiting_approval")
             raise
         for approval in (self._approvals[n] for n in awaited):
@@ -336,10 +346,10 @@ class Round:
                 await self.speech.emit_round(chunks.event({**outcome, "run_id": self.run.exchange.id}))
         if pending:
             self._park(awaited)
-        elif (said_no := self._decided_against(awaited)) is not None:
+        elif (said_no := self._find_rejection(awaited)) is not None:
             self._abort(said_no, awaited)
 
-    async def _leave_question(self) -> None:
+    async def _park_question(self) -> None:
         """Park the hidden turns of an answer that its user stops: a chat program goes on from the text it has."""
         if (before := self.speech.text_before_question) is not None:
             await self.run.hidden.park(self.run.loop.hidden, steps=self.run.record.steps, replayed_text=before)
@@ -347,32 +357,34 @@ class Round:
     def _list_pending(self, awaited: Sequence[int]) -> list[Approval]:
         return [self._approvals[number] for number in awaited if self._approvals[number].state == "pending"]
 
-    def _awaits(self, i: int) -> bool:
+    def _awaits_decision(self, i: int) -> bool:
         number = self.numbers[i]
-        return number in self._approvals and number not in self.done and self._asks(i)
+        return number in self._approvals and number not in self.done and self._needs_approval(i)
 
-    async def _until_decided(self, awaited: Sequence[int]) -> bool:
-        """Return whether the first of them is still undecided when the time to wait here is over."""
+    async def _wait_until_decided(self, awaited: Sequence[int]) -> bool:
+        """Wait for a decision on these steps; return whether the first is still undecided afterwards."""
         run_id, tenant = self.run.exchange.id, self.run.exchange.caller.tenant
         try:
             if self.run.exchange.steering.approvals == "hold":
                 with self.run.budget.pause():
                     async with asyncio.timeout(self.run.consent.inline_wait_s) as limit:
-                        await self.run.parts.approvals.wait(awaited, run_id=run_id, tenant=tenant, abort=self._aborts)
+                        await self.run.parts.approvals.wait(
+                            awaited, run_id=run_id, tenant=tenant, abort=self._must_abort
+                        )
         except TimeoutError:
             if not limit.expired():
                 raise
-        await self._read()
-        return self._approvals[awaited[0]].state == "pending" and not self._decided_against(awaited)
+        await self._read_approvals()
+        return self._approvals[awaited[0]].state == "pending" and not self._find_rejection(awaited)
 
     @property
-    def _aborts(self) -> bool:
+    def _must_abort(self) -> bool:
         return self.run.consent.on_reject == "abort"
 
-    def _decided_against(self, awaited: Sequence[int]) -> Approval | None:
+    def _find_rejection(self, awaited: Sequence[int]) -> Approval | None:
         """Return the decision that ends the turn: any rejection, unless the run continues after one."""
         said_no = (approval for approval in map(self._approvals.__getitem__, awaited) if was_rejected(approval))
-        if self._aborts:
+        if self._must_abort:
             return next(said_no, None)
         first = self._approvals[awaited[0]]
         return first if was_rejected(first) and first.state != "rejected" else None
@@ -381,17 +393,17 @@ class Round:
         """End the turn; the run waits in the store."""
         pending = self._list_pending(awaited)
         self.context = spoken.build_waiting_facts(self.run.exchange.id, pending)
-        self._end("awaiting_approval", self.run.questions.last(pending))
+        self._end_turn("awaiting_approval", self.run.questions.last(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""
         ran = self._get_text_facts()
         if decided.state == "rejected":
-            self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
+            self._end_turn("rejected", texts.format_rejected_text(decided.tool, decided.comment, **ran))
         elif decided.state == "expired":
-            self._end("expired", texts.expired_text(decided.tool, **ran))
+            self._end_turn("expired", texts.format_expired_text(decided.tool, **ran))
         else:
-            self._end("cancelled", texts.cancelled_text(decided.tool, **ran))
+            self._end_turn("cancelled", texts.format_cancelled_text(decided.tool, **ran))
         for number in awaited:
             approval = self._approvals[number]
             self.run.record.record_skipped_call(number, _ENDED.get(approval.state, "cancelled"), None)
@@ -404,7 +416,7 @@ class Round:
     def _replan(self, i: int, planned: PlannedCall) -> None:
         self.planned = [*self.planned[:i], planned, *self.planned[i + 1 :]]
 
-    def _handle_rejection(self, i: int, approval: Approval) -> CallOutcome | None:
+    def _build_rejection_result(self, i: int, approval: Approval) -> CallOutcome | None:
         """Return the result of a rejected call for the model if the run continues (`on_reject: continue`)."""
         if approval.state != "rejected":
             return None
@@ -412,7 +424,7 @@ class Round:
         self._refuse(i, "rejected", text)
         return CallOutcome(text, text, ok=False)
 
-    def _end(self, state: RunState, text: str) -> None:
+    def _end_turn(self, state: RunState, text: str) -> None:
         self.state, self.finish = state, Finish(text, "stop")
 
     def _is_finished(self) -> bool:
@@ -423,7 +435,7 @@ class Round:
         return {"ran_before": ran, "language": self.run.questions.language}
 
 
-#: See `Round._sight`.
+#: See `Round._get_judgement_inputs`.
 _Sight: TypeAlias = tuple[Judge, CatalogEntry | None, PlannedCall, bool, bool, int]
 
 

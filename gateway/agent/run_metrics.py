@@ -10,7 +10,7 @@ import orjson
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Action, Finish, Loop
-from gateway.agent.progress import PARKED, cut_results, restore_planned_call
+from gateway.agent.progress import PARKED, get_unfinished_results, restore_planned_call
 from gateway.agent.run_context import RunContext
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.errors import GatewayError
@@ -41,7 +41,7 @@ def get_run_outcome(error: GatewayError) -> str:
     return _OUTCOMES.get(error.code, "error")
 
 
-def note_end(
+def record_run_end(
     loop: Loop | WorkflowLoop | CallLoop,
     outcome: str,
     counters: Counters,
@@ -72,7 +72,7 @@ def note_end(
         counters.observe("agent_run_steps", loop.asked)
 
 
-async def keep_cut_turn(context: RunContext, *, is_completed: bool = False) -> None:
+async def store_unfinished_turn(context: RunContext, *, is_completed: bool = False) -> None:
     """Store the hidden turns of a run that was cancelled or failed behind an effect, or whose answer was ended.
 
     The model of a later turn must see its calls: what was begun is not undone. A run that has another owner goes on
@@ -80,7 +80,7 @@ async def keep_cut_turn(context: RunContext, *, is_completed: bool = False) -> N
     """
     progress, recorder, loop = context.progress, context.record, context.loop
     if is_completed:
-        answer = stored_answer(Finish("", "content_filter"), said=progress.said, usage=progress.usage.chunk())
+        answer = build_stored_answer(Finish("", "content_filter"), said=progress.said, usage=progress.usage.chunk())
         with suppress(GatewayError):  # it is not ours any more, or goes on once our lease is over
             await recorder.end("completed", answer=answer)
     run = recorder.run
@@ -96,17 +96,17 @@ async def keep_cut_turn(context: RunContext, *, is_completed: bool = False) -> N
     if progress.is_open:
         steps = [recorder.steps[number] for number in progress.rounds[-1][1]]
         planned = [restore_planned_call(step, context.parts.in_use.judge, recorder.exchange) for step in steps]
-        loop.handle_results(planned, cut_results(steps))
+        loop.handle_results(planned, get_unfinished_results(steps))
     await context.hidden.store(loop.hidden, ())
 
 
-def defused_end(action: Action) -> Action:
+def defuse_end(action: Action) -> Action:
     """Return the action with its text defused, so that a tool's or a model's text cannot pass for the gateway's own."""
     return replace(action, text=defuse(action.text)) if isinstance(action, Finish) and action.text else action
 
 
-def stored_answer(finish: Finish, *, said: Sequence[str], usage: Json) -> bytes:
-    """Return the answer of a turn as it is stored. `usage` is the chunk with its tokens."""
+def build_stored_answer(finish: Finish, *, said: Sequence[str], usage: Json) -> bytes:
+    """Return the answer of a turn as JSON for the store; `usage` is the chunk with its tokens."""
     return orjson.dumps(
         {
             "content": "".join(said),
@@ -118,7 +118,7 @@ def stored_answer(finish: Finish, *, said: Sequence[str], usage: Json) -> bytes:
     )
 
 
-def last_chunks(
+def build_last_chunks(
     finish: Finish, run: Exchange, state: RunState, *, usage: Json, context: Json, asked: Json | None
 ) -> list[Chunk]:
     """Return the chunks behind the text of a turn: the client's calls, the end, the tokens with facts about the turn.

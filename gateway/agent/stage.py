@@ -46,7 +46,7 @@ class _AgentLoop:
             exchange = replace(exchange, steering=replace(exchange.steering, no_tools=True))
         run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
-            await run.remember()
+            await run.load_state()
         except BaseException as error:
             run.drop()
             if isinstance(error, StoreError):
@@ -77,6 +77,6 @@ class _AgentLoop:
                 await reply.stream(take)
                 await hidden.store_plain()
             finally:
-                await hidden.marks.mark_told()
+                await hidden.marks.mark_received_texts()
 
         return replace(reply, stream=stream)

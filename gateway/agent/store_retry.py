@@ -48,7 +48,7 @@ class Patience:
     def rest(self) -> None:
         """Reset the wait, because the store works: the next failure counts as a first one."""
         if self._since_s is not None:
-            self._end("resumed")
+            self._count_wait("resumed")
 
     async def until(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work`, again and again while the store fails.
@@ -75,12 +75,12 @@ class Patience:
             self._counters.count("store_waits", outcome="begun")
         elif now_s - self._since_s >= WAIT_S:
             log.error("run %s is left until the store works: %s", self._record.exchange.id, failure)
-            self._end("left")
+            self._count_wait("left")
             raise failure
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_S)
         with self._budget.pause():
             await asyncio.sleep(pause_s)
 
-    def _end(self, outcome: str) -> None:
+    def _count_wait(self, outcome: str) -> None:
         self._since_s, self._pause_s = None, FIRST_S
         self._counters.count("store_waits", outcome=outcome)

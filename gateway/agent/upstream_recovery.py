@@ -21,7 +21,7 @@ EARLY_S: Final = 0.005
 _MENDED = PASSING | {"upstream_refused"}
 
 
-def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
+def get_retry_pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
     """Return the pause before the model is called again after `tries` tries, in seconds. None: it is not called again.
 
     The upstream's own pause takes precedence. `left_s` is the rest of the run's time.
@@ -42,7 +42,7 @@ def is_resumable(error: GatewayError, progress: RunProgress, loop: Loop | Workfl
 
 
 def build_parked_error(error: GatewayError, run: Exchange) -> GatewayError:
-    """Return the error for the client of a parked run, with a status that no SDK retries by itself."""
+    """Return the error of a parked run, with a status after which no SDK retries."""
     text = (
         f"{_sentence(error.message)} What the tools of this run did is kept, and nothing of it runs again: send the "
         f"same request again, or 'gateway runs resume {run.id}', and it goes on from there."
@@ -50,7 +50,7 @@ def build_parked_error(error: GatewayError, run: Exchange) -> GatewayError:
     return GatewayError(error.code, text).with_status(error.facts.status).after_effects()
 
 
-def tell_waiting(error: GatewayError) -> GatewayError:
+def build_waiting_error(error: GatewayError) -> GatewayError:
     """Return the error for a run that waits for its client's credential, which a reader of the error may not have."""
     text = (
         f"{_sentence(error.message)} This run began with its client's own credential, which no other request brings. "

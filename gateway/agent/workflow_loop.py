@@ -16,7 +16,7 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallWatcher
 from gateway.contracts.storage.store import Json
-from gateway.contracts.templates import Reference, TooLongError, Values, filled_text, references
+from gateway.contracts.templates import Reference, TooLongError, Values, fill_text, references
 from gateway.workflows.definition import Workflow, WorkflowStep
 
 #: Limit of a result for later steps. The last result is sent whole.
@@ -65,7 +65,7 @@ class WorkflowLoop:
     def begin(self) -> Action:
         """Return the first action of a workflow, or of a stored one that continues between two rounds."""
         while (step := self._step).prompt is not None:
-            text, is_cut = self._filled_text(step.prompt), self._refers_to_cut(step.prompt)
+            text, is_cut = self._fill_text(step.prompt), self._refers_to_shortened(step.prompt)
             if self._is_last:
                 return Finish(text, "stop")
             self._store_result(text, is_cut=is_cut)
@@ -90,7 +90,7 @@ class WorkflowLoop:
         """Return the action that follows from the result of the one call."""
         (call,), (outcome,) = planned, results
         if call.refusal is not None or not outcome.ok:
-            raise self._failure(escape_line(outcome.whole, REASON_CHARS))
+            raise self._build_step_error(escape_line(outcome.whole, REASON_CHARS))
         if self._is_last:
             return Finish(outcome.whole, "stop")
         self._store_result(outcome.whole)
@@ -120,14 +120,14 @@ class WorkflowLoop:
     def messages(self) -> tuple[Json, ...]:
         """Return all messages of the next model call."""
         step = self._step
-        return () if step.model is None else ({"role": "user", "content": self._filled_text(step.model)},)
+        return () if step.model is None else ({"role": "user", "content": self._fill_text(step.model)},)
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call: one message, without the conversation and without tools."""
         del conversation
         return {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": [*self.messages]}
 
-    def at_step(self, error: GatewayError) -> GatewayError:
+    def add_step_to_error(self, error: GatewayError) -> GatewayError:
         """Return the error that ended a step, with the step and the workflow named in it."""
         if error.code == "workflow_failed":
             return error
@@ -154,12 +154,12 @@ class WorkflowLoop:
         return {"params": self.parameters, "steps": self._results}
 
     def _store_result(self, result: str, *, is_cut: bool = False) -> None:
-        """Store the result of a step that is done, and go on to the next one."""
+        """Keep the result of the current step for later references, and advance to the next step."""
         name = self._step.name
         omitted = len(result) - RESULT_CHARS
         if omitted > 0:
             result, is_cut = f"{result[:RESULT_CHARS]}\n[... {omitted} characters omitted]", True
-        if self._is_wanted(Reference("steps", name)):
+        if self._is_used_later(Reference("steps", name)):
             self._results[name] = result
             if is_cut:
                 self._cut.add(name)
@@ -167,37 +167,37 @@ class WorkflowLoop:
 
     def _plan_call(self, step: WorkflowStep) -> PlannedCall:
         """Return the call, judged like a call of a model."""
-        if self._refers_to_cut(step.with_):
+        if self._refers_to_shortened(step.with_):
             # A model sees that a text is only a half. A tool would take it for the whole.
             reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
-            raise self._failure(f"it needs a result of which the end is missing ({reason})")
+            raise self._build_step_error(f"it needs a result of which the end is missing ({reason})")
         assert step.tool is not None
         try:
             arguments = self.fill(step.tool, step.with_, self._values)
         except ValueError as error:
-            raise self._failure(str(error)) from None
+            raise self._build_step_error(str(error)) from None
         return self.plan(FoundCall(step.tool, arguments, False), self.new_id())
 
-    def _filled_text(self, text: str) -> str:
+    def _fill_text(self, text: str) -> str:
         try:
-            return filled_text(text, self._values)
+            return fill_text(text, self._values)
         except TooLongError as error:
-            raise self._failure(str(error)) from None
+            raise self._build_step_error(str(error)) from None
 
-    def _refers_to_cut(self, template: object) -> bool:
+    def _refers_to_shortened(self, template: object) -> bool:
         return any(ref.kind == "steps" and ref.name in self._cut for ref in references(template))
 
-    def _is_wanted(self, result: Reference) -> bool:
+    def _is_used_later(self, result: Reference) -> bool:
         """Return whether a later step uses the result."""
         later = self.workflow.steps[self._number + 1 :]
-        return any(result in references(template) for step in later for template in _templates(step))
+        return any(result in references(template) for step in later for template in _list_templates(step))
 
-    def _failure(self, reason: str) -> GatewayError:
+    def _build_step_error(self, reason: str) -> GatewayError:
         return GatewayError(
             "workflow_failed",
             f"The workflow {self.workflow.name!r} ended at its step {self._step.name!r}: {reason} (run {self.run_id}).",
         )
 
 
-def _templates(step: WorkflowStep) -> tuple[object, ...]:
+def _list_templates(step: WorkflowStep) -> tuple[object, ...]:
     return step.prompt, step.model, step.with_

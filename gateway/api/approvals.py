@@ -41,7 +41,7 @@ from gateway.api.views import (
 )
 from gateway.approvals.approval_struct import ApprovalView, NotedApprovalView, build_noted_view
 from gateway.approvals.chat_replies import COMMENT_CHARS
-from gateway.approvals.decision import Decision, not_found
+from gateway.approvals.decision import Decision, build_not_found_error
 from gateway.contracts.api_bounds import BATCH_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -256,7 +256,7 @@ class ApprovalPages:
             await self._api.approvals().expire()
             approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
-            raise not_found()
+            raise build_not_found_error()
         return approval
 
     async def _wait_until_decided(self, approval: Approval, caller: Caller, *, wait_s: float) -> Approval:

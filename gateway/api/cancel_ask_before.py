@@ -1,7 +1,7 @@
 """The end of a conversation's approvals for each call: users revoke their request in the chat."""
 
 from gateway.api.decisions import convert_store_errors
-from gateway.approvals.texts import ask_before_ended_text, detect_language, not_unasked_text
+from gateway.approvals.texts import detect_language, format_ask_before_ended, format_ask_before_kept
 from gateway.contracts.exchange import Exchange
 from gateway.text.ask_before_phrases import UNASK_CHARS, is_ask_cancellation
 from gateway.text.phrases import fold
@@ -24,6 +24,6 @@ async def cancel_ask(text: str, exchange: Exchange, remembered: RememberedDecisi
         if ask_id is None:
             return ""
         if "approve" not in exchange.caller.scopes:
-            return not_unasked_text(ask_id, language=detect_language(text))
+            return format_ask_before_kept(ask_id, language=detect_language(text))
         await remembered.revoke_ask(ask_id, by=exchange.caller, via="chat")
-    return ask_before_ended_text(language=detect_language(text))
+    return format_ask_before_ended(language=detect_language(text))

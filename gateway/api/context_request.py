@@ -11,7 +11,7 @@ from gateway.aio.cooperative import aside
 from gateway.api.cancel_ask_before import cancel_ask
 from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import REQUEST_ID
-from gateway.approvals.chat_replies import named_approvals, parse_reply
+from gateway.approvals.chat_replies import find_named_approvals, parse_reply
 from gateway.auth.keyring import Identify, Identity
 from gateway.context.context_headers import parse_context_headers
 from gateway.context.lane import ContextLane
@@ -32,7 +32,7 @@ from gateway.model.call import ModelCall
 from gateway.runs.idempotency_key import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import new_run_id
-from gateway.workflows.invocation import find_workflow_call, workflow_usage
+from gateway.workflows.invocation import build_workflow_usage, find_workflow_call
 
 
 class Again(Protocol):
@@ -125,7 +125,7 @@ class ContextRequests:
             partial(_request_key, head, identity.caller, path=request.path, steering=steering, content=content),
             content=content,
         )
-        request_key = lane.runs.as_repeat(request_key)
+        request_key = lane.runs.mark_as_repeat(request_key)
         run = lane.runs.find(request_key)
         if run is not None and again is not None:
             run.answer.is_deleted = run.answer.is_deleted or not await again.joins(run)
@@ -172,19 +172,19 @@ class ContextRequests:
             if again is not None and repeated.request_key.idempotency_key is not None:
                 await self._earlier(lane, repeated, again)
             return await self.resumption.reply(decisions, repeated)
-        if (waits := await self.resumption.repeated_run(repeated)) is not None:
+        if (waits := await self.resumption.find_repeated_run(repeated)) is not None:
             return waits
         stored = await self._earlier(lane, repeated, again)
         if stored is not None and _has_answer(stored, is_chat=again is None):
             return await self.resumption.repeat(stored, repeated)
-        if (named := named_approvals(text)) and (
+        if (named := find_named_approvals(text)) and (
             run := await self.resumption.answer_named_calls(named, repeated)
         ) is not None:
             return run
         called = find_workflow_call(text, lane.workflows)
         exchange = repeated.exchange
         if called is not None:
-            exchange = replace(exchange, job=replace(exchange.job, workflow=workflow_usage(*called)))
+            exchange = replace(exchange, job=replace(exchange.job, workflow=build_workflow_usage(*called)))
         if stored is not None:
             exchange = replace(exchange, origin=replace(exchange.origin, takes_key_of=stored.id))
         return lane.begin(

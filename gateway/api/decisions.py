@@ -14,7 +14,7 @@ from pydantic import Field
 from gateway.api.request import VIEWING, Authorise, RequestBody, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
-from gateway.approvals.decision import describe_decision, not_found
+from gateway.approvals.decision import build_not_found_error, describe_decision
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -89,7 +89,7 @@ class ApiContext:
         """
         approval = await self.store.approval(write.approval_id, tenant=write.tenant)
         if approval is None:
-            raise not_found()
+            raise build_not_found_error()
         if write.text is not None and approval.state == "pending" and len(orjson.loads(approval.notes)) >= NOTES_MOST:
             raise GatewayError(
                 "invalid_field", f"This approval has {NOTES_MOST} notes, which is the most.", param="text"

@@ -30,7 +30,13 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json, ServiceState, StoredService, StoreError, UntoldError
 from gateway.contracts.tools import model_name
 from gateway.contracts.views import UnixTime, View, fill_view
-from gateway.mcp.registration import SettingsError, checked_name, mask_settings, parse_settings, with_stored_secrets
+from gateway.mcp.registration import (
+    SettingsError,
+    check_service_name,
+    mask_settings,
+    parse_settings,
+    restore_stored_secrets,
+)
 from gateway.mcp.server import MOST_PINS, Source
 from gateway.mcp.servers import McpServers, ServerStatus
 from gateway.text.reserved_names import ServiceNames
@@ -369,7 +375,7 @@ async def _read_json_object(request: web.Request, caller: Caller) -> Json:
 
 def _check_name(name: object, *, beside: ServiceNames | None = None) -> str:
     try:
-        return checked_name(name, beside=beside)
+        return check_service_name(name, beside=beside)
     except SettingsError as error:
         raise _as_gateway_error(error) from None
 
@@ -377,7 +383,7 @@ def _check_name(name: object, *, beside: ServiceNames | None = None) -> str:
 def _encode_config(settings: Json, *, kept: Json | None = None) -> bytes:
     """Return the settings to store. Raises GatewayError (unknown_field, invalid_field)."""
     try:
-        settings = with_stored_secrets(settings, kept=kept)
+        settings = restore_stored_secrets(settings, kept=kept)
         parse_settings(settings)
     except SettingsError as error:
         raise _as_gateway_error(error) from None

@@ -192,11 +192,11 @@ def readable(path: str, handler: Handler) -> Sequence[Route]:
 def page_log() -> logging.Logger:
     """Return the log of aiohttp's handlers. It drops aiohttp's errors about clients that left."""
     found = logging.getLogger("gateway.server.api")
-    found.addFilter(_is_no_leaving)
+    found.addFilter(_is_not_client_disconnect)
     return found
 
 
-def _is_no_leaving(record: logging.LogRecord) -> bool:
+def _is_not_client_disconnect(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], ConnectionResetError))
 
 

@@ -122,7 +122,7 @@ class RunPages:
         store, run_id, tenant = self._api.store, request.match_info["id"], caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
-            raise run_resolution.not_found()
+            raise run_resolution.build_not_found_error()
         await self._api.approvals().expire_due(tenant=tenant)
         steps, approvals = await asyncio.gather(
             store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
@@ -191,7 +191,7 @@ class RunPages:
         """Resume a run without its client: it waits for that client, or for an upstream that had failed."""
         run = await self._api.store.run(run_id, tenant=caller.tenant)
         if run is None:
-            raise run_resolution.not_found()
+            raise run_resolution.build_not_found_error()
         if run.state == "unknown":
             raise GatewayError(
                 "invalid_field",

@@ -46,8 +46,8 @@ class WorkflowRuns:
             run = lane.runs.find(request_key)
             if run is None:
                 stored = await lane.earlier(request_key, wanted.caller)
-                if stored is not None and not _came_to_nothing(stored):
-                    return StartedRun(stored.id, _as_it_is)
+                if stored is not None and not _may_run_again(stored):
+                    return StartedRun(stored.id, _return_at_once)
                 run = lane.begin(exchange, request_key, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
             return await _wait_until_stored(lane, run, detached=wanted.detached)
@@ -95,7 +95,7 @@ async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool)
     lane.runs.join(run)
 
     async def wait_until_ended() -> None:
-        await _to_its_end(lane, run)
+        await _wait_and_leave(lane, run)
 
     try:
         await run.on_record()
@@ -105,7 +105,7 @@ async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool)
     return StartedRun(run.exchange.id, wait_until_ended)
 
 
-async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
+async def _wait_and_leave(lane: ContextLane, run: LiveRun) -> None:
     whole = False
     try:
         await run.wait_until_ended()
@@ -115,10 +115,10 @@ async def _to_its_end(lane: ContextLane, run: LiveRun) -> None:
         lane.runs.leave(run, whole=whole)
 
 
-def _came_to_nothing(run: StoredRun) -> bool:
+def _may_run_again(run: StoredRun) -> bool:
     """Return whether a repeated request begins the run anew: it ended without result and without effects."""
     return run.state in ("failed", "interrupted", "cancelled") and not run.effects
 
 
-async def _as_it_is() -> None:
+async def _return_at_once() -> None:
     """Return at once: the run is in the store, and another request or worker drives it."""

@@ -19,9 +19,9 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, Journal
 from gateway.contracts.storage.store import Json, StoreError, untold
 from gateway.contracts.views import View, fill_view
-from gateway.runs.run_resolution import not_found
+from gateway.runs.run_resolution import build_not_found_error
 from gateway.workflows.definition import Workflow, WorkflowStep
-from gateway.workflows.invocation import check_parameters, workflow_usage
+from gateway.workflows.invocation import build_workflow_usage, check_parameters
 
 log = logging.getLogger("gateway")
 
@@ -77,7 +77,7 @@ class WorkflowRunRequest:
     @property
     def use(self) -> Json:
         """Return the value for `contracts.Exchange.workflow`."""
-        return workflow_usage(self.workflow, self.parameters)
+        return build_workflow_usage(self.workflow, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class WorkflowPages:
         store, tenant = self.store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
-            raise not_found()
+            raise build_not_found_error()
         steps = await store.steps(run_id, tenant=tenant)
         approvals = await store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
         content = whole_run_view(run, steps=steps, approvals=approvals)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from gateway.approvals.escaping import Language, code, fence_text, shown_name
+from gateway.approvals.escaping import Language, code, fence_text, format_shown_name
 
 #: The last second that datetime can write.
 _LAST_S: Final = 253402300799.0
@@ -39,7 +39,7 @@ class AnswerOptions:
 REPLIES: Final = AnswerOptions()
 
 
-def approval_link(console_url: str, approval_id: str) -> str:
+def build_approval_link(console_url: str, approval_id: str) -> str:
     """Return the address of the page of the console where this approval is decided.
 
     The page checks its reader, and opening it decides nothing: the address is not a secret.
@@ -47,30 +47,32 @@ def approval_link(console_url: str, approval_id: str) -> str:
     return f"{console_url}/approvals/{approval_id}"
 
 
-def utc(time_s: float) -> datetime:
+def convert_to_utc(time_s: float) -> datetime:
     """Return the time, or the first or last one that can be written."""
     return datetime.fromtimestamp(min(max(time_s, 0.0), _LAST_S), UTC)
 
 
-def ways_to_answer(
+def format_answer_paragraphs(
     named: Sequence[tuple[str, str]], expires_s: float, now_s: float, language: Language, answering: AnswerOptions
 ) -> list[str]:
-    """Return the paragraphs that say how to decide on these approvals (id and check word), and until when."""
-    ids, until = [approval_id for approval_id, _ in named], _until(expires_s, now_s, language)
+    """Return the paragraphs on how to decide on these approvals (id and check word), with the deadline."""
+    ids, until = [approval_id for approval_id, _ in named], _format_deadline(expires_s, now_s, language)
     how: list[str] = []
     if answering.held_s is not None or not answering.may_decide:
-        how += _elsewhere(ids, until, language, answering)
+        how += _list_other_ways_to_decide(ids, until, language, answering)
     if answering.may_decide:
-        how += _replies(named, until, language, held=answering.held_s is not None)
+        how += _format_replies(named, until, language, held=answering.held_s is not None)
     elif answering.hindrance != "scope":
-        how += _withdrawal(named, language)
+        how += _format_withdrawal(named, language)
     if answering.console_url is not None:
-        links = " ".join(f"<{approval_link(answering.console_url, approval_id)}>" for approval_id in ids)
+        links = " ".join(f"<{build_approval_link(answering.console_url, approval_id)}>" for approval_id in ids)
         how.append(f"也可以在浏览器中决定：{links}" if language == "zh" else f"Or decide in a browser: {links}")
     return how
 
 
-def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: AnswerOptions) -> list[str]:
+def _list_other_ways_to_decide(
+    ids: Sequence[str], until: str, language: Language, answering: AnswerOptions
+) -> list[str]:
     """Return the lines that name the other places to decide, and the keys that may.
 
     They are for a reader who may not decide, or who cannot send anything while the answer is open.
@@ -78,13 +80,13 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
     commands = [fence_text(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
     # No JSON stands here: libraries that want an object take the first one that an answer holds.
     request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
-    held = None if answering.held_s is None else _amount(answering.held_s, language)
-    tenant = code(shown_name(answering.tenant))
-    names = ", ".join(code(shown_name(name)) for name in answering.deciders)
+    held = None if answering.held_s is None else _format_time_left(answering.held_s, language)
+    tenant = code(format_shown_name(answering.tenant))
+    names = ", ".join(code(format_shown_name(name)) for name in answering.deciders)
     if language == "zh":
         if not answering.may_decide:
             who = f"可以决定的密钥：{names}" if names else "目前没有这样的密钥：请运维人员添加一个"
-            lead = f"{hindrance_text(answering, language)}请租户 {tenant} 中拥有权限 {code('approve')} 的"
+            lead = f"{format_hindrance(answering, language)}请租户 {tenant} 中拥有权限 {code('approve')} 的"
             lead += f"其他密钥的持有者在{until}之前用以下其中一个命令决定（{who}）："
         else:
             lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
@@ -93,7 +95,7 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
     else:
         if not answering.may_decide:
             who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
-            lead = f"{hindrance_text(answering, language)} Ask somebody with another key of the tenant {tenant} that "
+            lead = f"{format_hindrance(answering, language)} Ask somebody with another key of the tenant {tenant} that "
             lead += f"has the scope {code('approve')} to decide with one of these commands, until {until}. {who}"
         else:
             lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
@@ -103,7 +105,7 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
     return [lead, *commands, rest, *([] if held is not None else [then])]
 
 
-def hindrance_text(answering: AnswerOptions, language: Language = "en") -> str:
+def format_hindrance(answering: AnswerOptions, language: Language = "en") -> str:
     """Return the sentence with the reason why the reader may not approve."""
     setting = code("approvals.self: refuse")
     match answering.hindrance, language:
@@ -121,7 +123,7 @@ def hindrance_text(answering: AnswerOptions, language: Language = "en") -> str:
             return f"Your key may not decide: it lacks the scope {code('approve')}."
 
 
-def _withdrawal(named: Sequence[tuple[str, str]], language: Language) -> list[str]:
+def _format_withdrawal(named: Sequence[tuple[str, str]], language: Language) -> list[str]:
     """Return the line with which a reader withdraws its own calls."""
     with_words = " ".join(f"{approval_id} {word}" for approval_id, word in named)
     if language == "zh":
@@ -129,7 +131,8 @@ def _withdrawal(named: Sequence[tuple[str, str]], language: Language) -> list[st
     return ["To withdraw the call, send this line as your whole message:", fence_text(f"reject {with_words}")]
 
 
-def _replies(named: Sequence[tuple[str, str]], until: str, language: Language, *, held: bool) -> list[str]:
+def _format_replies(named: Sequence[tuple[str, str]], until: str, language: Language, *, held: bool) -> list[str]:
+    """Return the paragraphs with the messages that approve or reject; `held`: the answer is still open."""
     approve, reject = ("批准", "拒绝") if language == "zh" else ("approve", "reject")
     with_words = [f"{approval_id} {word}" for approval_id, word in named]
     # A block for each line: the copy buttons of chat programs copy a whole block.
@@ -152,14 +155,14 @@ def _replies(named: Sequence[tuple[str, str]], until: str, language: Language, *
     return parts
 
 
-def _until(expires_s: float, now_s: float, language: Language) -> str:
+def _format_deadline(expires_s: float, now_s: float, language: Language) -> str:
     """Return the time in UTC, and the time left until then for people in other time zones."""
-    amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
-    at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
+    amount = _format_time_left(max(0.0, min(expires_s, _LAST_S) - now_s), language)
+    at = f"{convert_to_utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
     return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"
 
 
-def _amount(left: float, language: Language) -> str:
+def _format_time_left(left: float, language: Language) -> str:
     """Return the time in its largest unit that gives at least two."""
     amount, english, chinese = next(
         (int((left + 0.5) // unit), english, chinese)

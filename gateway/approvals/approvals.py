@@ -17,17 +17,17 @@ from gateway.approvals.decision import (
     PARTLY,
     DecisionEffect,
     apply_edit,
+    build_decision_write,
     build_event,
+    build_not_found_error,
     check_same_call,
-    decision_write,
+    compute_decision_effect,
     describe_decision,
-    list_others,
-    not_found,
-    weigh_decision,
+    join_other_names,
 )
 from gateway.approvals.decision import Decision as Decision
 from gateway.approvals.decision import Remember as Remember
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import new_approval_id, new_secret
@@ -161,13 +161,14 @@ class Approvals:
 
         `held_s`: its answer stays open for so long.
         """
-        tenant, hindrance = caller.tenant, self._hindrance(caller, asked, user)
+        tenant, hindrance = caller.tenant, self._find_hindrance(caller, asked, user)
         deciders = [] if hindrance is None else [name for name in self._deciders(tenant) if name != caller.name]
         return AnswerOptions(
             held_s=held_s, hindrance=hindrance, tenant=tenant, deciders=deciders, console_url=self._console_url
         )
 
-    def _hindrance(self, caller: Caller, asked: Sequence[Approval], user: str | None) -> Hindrance | None:
+    def _find_hindrance(self, caller: Caller, asked: Sequence[Approval], user: str | None) -> Hindrance | None:
+        """Return why this caller may not approve these calls; None: it may."""
         if "approve" not in caller.scopes:
             return "scope"
         if any(self.rules.refuses(one, key=caller.name, user=user) for one in asked):
@@ -227,9 +228,9 @@ class Approvals:
         """
         approval = await self._store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
-            raise not_found()
+            raise build_not_found_error()
         if "approve" not in caller.scopes:
-            who = list_others(self._deciders(caller.tenant), besides=caller.name)
+            who = join_other_names(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "scope_missing",
                 f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "
@@ -280,7 +281,7 @@ class Approvals:
                 if not self.holds(approval):
                     raise await self._reissue(approval)
         writes = [
-            self._decision_write(approval, wish, edit, caller)
+            self._build_decision_write(approval, wish, edit, caller)
             for (approval, wish), edit in zip(wanted, edits, strict=True)
         ]
         rejected = [one for one in wanted if not one[1].approve and await self.ends_run(one[0])]
@@ -308,7 +309,7 @@ class Approvals:
         """Check that another key began the run of a call that is to be approved. Raises GatewayError (own_call)."""
         if wish.approve and self.rules.refuses(approval, key=caller.name, user=wish.user):
             yours = "Your key" if approval.caller == caller.name else f"The user {approval.user!r}"
-            others = list_others(self._deciders(caller.tenant), besides=caller.name)
+            others = join_other_names(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "own_call",
                 f"{yours} began the run of this call, and `approvals.self` is `refuse`: somebody else must approve it. "
@@ -327,18 +328,22 @@ class Approvals:
             together = replace(wish, comment=f"rejected together with {first.id}")
             others = (await self.of_run(first.run_id, tenant=first.tenant)).values()
             writes += [
-                self._decision_write(other, together, None, caller) for other in others if other.state == "pending"
+                self._build_decision_write(other, together, None, caller)
+                for other in others
+                if other.state == "pending"
             ]
         return tuple(writes)
 
-    def _decision_write(self, approval: Approval, wish: Decision, edited: str | None, caller: Caller) -> DecisionWrite:
+    def _build_decision_write(
+        self, approval: Approval, wish: Decision, edited: str | None, caller: Caller
+    ) -> DecisionWrite:
         now_s = self._clock.time()
-        outcome = weigh_decision(approval, wish, edited, caller, now_s=now_s)
-        grant = self._grant(approval, wish, outcome, caller)
-        return decision_write(approval, wish, outcome, caller, now_s=now_s, grant=grant)
+        outcome = compute_decision_effect(approval, wish, edited, caller, now_s=now_s)
+        grant = self._build_grant(approval, wish, outcome, caller)
+        return build_decision_write(approval, wish, outcome, caller, now_s=now_s, grant=grant)
 
-    def _grant(self, approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller) -> Grant | None:
-        """Return what the decision leaves. Raises GatewayError (invalid_field) for what cannot be remembered."""
+    def _build_grant(self, approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller) -> Grant | None:
+        """Return the grant that a decision makes, if any. Raises GatewayError (invalid_field)."""
         if not wish.approve or wish.remember == "once":
             return None
         edited, of_run = outcome.edited, (outcome.remember if outcome.is_settled else wish.remember) == "run"
@@ -372,7 +377,7 @@ class Approvals:
             given="[]",
             edited=None,
         )
-        event = build_event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
+        event = build_event(fresh, "approval.required", build_approval_view(fresh), now_s=now_s)
         if not await self._store.reissue(stale.id, fresh, events=[event]):  # another request has reissued it
             fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
         self._feed.nudge()
@@ -398,7 +403,7 @@ def _require_decided(how: DecisionResult, approval: Approval | None, *, alone: b
     Raises GatewayError for one that prevents the decision on all of them.
     """
     if approval is None:
-        raise not_found()
+        raise build_not_found_error()
     name = "This approval" if alone else f"Nothing was decided: the approval {approval.id}"
     if how == "moved":
         raise GatewayError("decision_conflict", f"{name} is being decided by others: look at it again.")

@@ -40,7 +40,7 @@ _COLON = re.compile("[:：]")
 _APPROVES = frozenset(("approve", "批准", "同意"))
 
 
-def named_approvals(text: str) -> tuple[str, ...]:
+def find_named_approvals(text: str) -> tuple[str, ...]:
     """Return the ids that a message names, whatever else it contains.
 
     Ids in a document (a text longer than REPLY_CHARS) do not count.
@@ -59,28 +59,30 @@ def parse_reply(text: str) -> ChatDecision | None:
     if not ("_" in text or "＿" in text):  # each id has one
         return None
     typed = typed_text(text)
-    decision = _decision(typed)
+    decision = _parse_decision(typed)
     if decision is None or typed == text or {each for each, _ in decision.words} == {*decision.ids}:
         return decision
     return None
 
 
-def _decision(text: str) -> ChatDecision | None:
+def _parse_decision(text: str) -> ChatDecision | None:
+    """Return the decision in a message, with its reason behind a colon; None: ordinary text."""
     if len(text) > REPLY_CHARS or _INDENTED.match(text):
         return None
     text = text.strip()
-    whole = _command(text)
+    whole = _parse_command(text)
     if whole is not None:
         return whole
     for colon in islice(_COLON.finditer(text), 2):  # the first may belong to `reject:`
-        head = _command(text[: colon.start()])
+        head = _parse_command(text[: colon.start()])
         if head is not None:
             comment = text[colon.end() :].strip()
             return None if head.approve else ChatDecision(False, head.ids, comment[:COMMENT_CHARS] or None, head.words)
     return None
 
 
-def _command(text: str) -> ChatDecision | None:
+def _parse_command(text: str) -> ChatDecision | None:
+    """Return the decision in a text that is only verb, ids and check words; else None."""
     if _TYPED.fullmatch(text) is None:
         return None
     command = _COMMAND.fullmatch(unicodedata.normalize("NFKC", text).lower())

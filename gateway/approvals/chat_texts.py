@@ -6,7 +6,7 @@ import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.storage.endorsements import counted_endorsements, get_check_word, waiting_arguments
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
@@ -27,7 +27,7 @@ def describe_approval(approval: Approval) -> texts.ApprovalDescription:
     )
 
 
-def turn_text(
+def format_turn_text(
     pending: Sequence[Approval], *, language: Language, answering: texts.AnswerOptions = texts.REPLIES
 ) -> str:
     """Return the question of a run that waits: the calls, the reason for each, and how to answer.
@@ -35,10 +35,10 @@ def turn_text(
     It is the same each time.
     """
     now_s = max(approval.created_s for approval in pending)
-    return texts.turn_text(_question(pending, language=language, now_s=now_s, answering=answering))
+    return texts.format_turn_text(_build_question(pending, language=language, now_s=now_s, answering=answering))
 
 
-def still_pending_text(
+def format_still_pending_text(
     pending: Sequence[Approval],
     decided: Sequence[str],
     *,
@@ -47,19 +47,19 @@ def still_pending_text(
     answering: texts.AnswerOptions = texts.REPLIES,
 ) -> str:
     """Return the answer to a decision on a part of a group."""
-    question = _question(pending, language=language, now_s=now_s, answering=answering)
-    return texts.still_pending_text(question, decided=decided)
+    question = _build_question(pending, language=language, now_s=now_s, answering=answering)
+    return texts.format_still_pending_text(question, decided=decided)
 
 
-def undecided_text(
+def format_undecided_text(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.AnswerOptions = texts.REPLIES
 ) -> str:
     """Return the answer to a message that names these approvals and decides nothing."""
-    return texts.undecided_text(_question(pending, language=language, now_s=now_s, answering=answering))
+    return texts.format_undecided_text(_build_question(pending, language=language, now_s=now_s, answering=answering))
 
 
-def nothing_decided_text(*, language: Language) -> str:
-    """Return the lead of the answer to such a message, for a client that gets the question itself as an item."""
+def format_nothing_decided(*, language: Language) -> str:
+    """Return the first sentence of the answer to a message that names approvals without a decision."""
     if language == "zh":
         return "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。请回答下面的批准请求。"
     return (
@@ -68,9 +68,10 @@ def nothing_decided_text(*, language: Language) -> str:
     )
 
 
-def _question(
+def _build_question(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.AnswerOptions = texts.REPLIES
 ) -> texts.ApprovalQuestion:
+    """Return these approvals in the form that the texts need."""
     return texts.ApprovalQuestion(
         approvals=[describe_approval(approval) for approval in pending],
         expires_s=min(approval.expires_s for approval in pending),
@@ -82,22 +83,23 @@ def _question(
 
 def build_waiting_facts(run_id: str, pending: Sequence[Approval]) -> Json:
     """Return the facts beside the text of a turn that waits."""
-    approvals = [approval_view(approval) for approval in pending]
+    approvals = [build_approval_view(approval) for approval in pending]
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
 
 
 def question(
     run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep], *, service_of: Callable[[str], str | None]
 ) -> Json:
-    """Return the event of a run that waits, for a client that calls are shown to. `steps` are the run's steps."""
+    """Return the event of a waiting run for a client that shows calls; `steps` are the run's."""
     call_ids = {step.number: step.call_id for step in steps}
     approvals = [
-        {**approval_view(one), "service": service_of(one.tool), "call_id": call_ids.get(one.step)} for one in pending
+        {**build_approval_view(one), "service": service_of(one.tool), "call_id": call_ids.get(one.step)}
+        for one in pending
     ]
     return {"type": "approval.required", "run_id": run_id, "approvals": approvals}
 
 
-def run_of_question(context: Json) -> str | None:
+def find_question_run(context: Json) -> str | None:
     """Return the id of the run whose question a turn ends with, from the facts beside its text, or None."""
     run_id: str | None = context["run_id"] if context.get("status") == "awaiting_approval" else None
     return run_id

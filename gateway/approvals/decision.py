@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import orjson
 
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256, canonical
 from gateway.contracts.errors import GatewayError
@@ -118,7 +118,7 @@ def check_same_call(approval: Approval, wish: Decision) -> None:
         )
 
 
-def weigh_decision(
+def compute_decision_effect(
     approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float
 ) -> DecisionEffect:
     """Return what an approve makes of an approval. Raises GatewayError (approved_already).
@@ -146,7 +146,7 @@ def weigh_decision(
     )
 
 
-def decision_write(
+def build_decision_write(
     approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller, *, now_s: float, grant: Grant | None
 ) -> DecisionWrite:
     """Return the record of a decision, with its event and its audit line."""
@@ -155,7 +155,7 @@ def decision_write(
     facts: Json = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via, **wish.facts}
     if not outcome.is_settled:
         after = replace(approval, edited=outcome.edited, given=given or approval.given)
-        facts = {**approval_view(after), **facts, "state": "pending"}
+        facts = {**build_approval_view(after), **facts, "state": "pending"}
     kind = "approval.resolved" if outcome.is_settled else f"approval.{PARTLY}"
     events = [build_event(approval, kind, facts, now_s=now_s)]
     if wish.adds is not None:
@@ -172,16 +172,17 @@ def decision_write(
         remember=outcome.remember,
         grant=grant,
         events=tuple(events),
-        audit=(_line(approval, wish, outcome, caller, state=state, now_s=now_s),),
+        audit=(_build_audit_line(approval, wish, outcome, caller, state=state, now_s=now_s),),
         seen=approval.given if wish.approve else None,
         given=given,
         settles=outcome.is_settled,
     )
 
 
-def _line(
+def _build_audit_line(
     approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller, *, state: str, now_s: float
 ) -> AuditLine:
+    """Return the audit line of a decision."""
     edited = outcome.edited
     return AuditLine(
         tenant=approval.tenant,
@@ -206,13 +207,13 @@ def build_event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> 
     return RunEvent(tenant=approval.tenant, run_id=approval.run_id, type=kind, data=data, created_s=now_s)
 
 
-def list_others(names: Sequence[str], *, besides: str) -> str:
-    """Return names as an error lists them, without one of them."""
+def join_other_names(names: Sequence[str], *, besides: str) -> str:
+    """Return all names but one, joined for an error message."""
     return ", ".join(repr(name) for name in names if name != besides) or "none so far"
 
 
 def describe_decision(approval: Approval) -> str:
-    """Return what was decided on an approval, by which key, and what became of its call."""
+    """Return a sentence on the decision, the key that made it, and the outcome of the call."""
     by = f" by {approval.decided_by!r}" if approval.decided_by is not None else ""
     if approval.state not in APPROVED:
         return f"was {approval.state}{by} already"
@@ -220,6 +221,6 @@ def describe_decision(approval: Approval) -> str:
     return f"was approved{by} already" + (f", and {end}" if end is not None else "")
 
 
-def not_found() -> GatewayError:
+def build_not_found_error() -> GatewayError:
     """Return the error of a missing approval. An approval of another tenant gets the same answer."""
     return GatewayError("approval_not_found", "There is no such approval.")

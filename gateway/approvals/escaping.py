@@ -106,79 +106,82 @@ class HiddenPart:
 def escape_line(text: str, limit: int | None = None) -> str:
     """Return `text` on one line: at most `limit` of its characters, and the number of characters cut off."""
     head = text if limit is None else text[:limit]
-    return _TEXT.sub(_unseen, head) + _note(text[len(head) :], text.count("\n", len(head)))
+    return _TEXT.sub(_escape_unseen_run, head) + _format_note(text[len(head) :], text.count("\n", len(head)))
 
 
-def shown_json(value: Any, limit: int | None = None) -> str:
+def format_shown_json(value: Any, limit: int | None = None) -> str:
     """Return a value's canonical JSON on one line: at most `limit` characters, and the number cut off."""
     text = canonical(value)
-    head = _head(text, len(text) if limit is None else limit)
-    return _JSON.sub(_unseen_in_json, head) + _json_note(text[len(head) :])
+    head = _take_head(text, len(text) if limit is None else limit)
+    return _JSON.sub(_escape_unseen_in_json, head) + _format_json_note(text[len(head) :])
 
 
-def shown_name(name: str, *, whole: bool = False) -> str:
+def format_shown_name(name: str, *, whole: bool = False) -> str:
     """Return the name of a tool or an argument: as it is if it is a plain one, else as a JSON string.
 
     Unless `whole`, of a long one it is the beginning, and the number of characters that follow.
     """
-    return name if _NAME.fullmatch(name) else shown_json(name, None if whole else NAME_CHARS)
+    return name if _NAME.fullmatch(name) else format_shown_json(name, None if whole else NAME_CHARS)
 
 
-def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
+def format_shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", whole: bool = False) -> str:
     """Return one line `name: value` for each argument in canonical order, the value as JSON; `whole`: all of it.
 
     Lines that begin with `!` are remarks: an argument's line never does.
     """
     nothing = _REMARKS[language][0]
-    here, rest = (sorted(arguments), []) if whole else _names(arguments)
+    here, rest = (sorted(arguments), []) if whole else _split_names(arguments)
     values = [canonical(arguments[name]) for name in here]
     lengths = [len(value) for value in values]
     lines: list[str] = []
-    for name, value, share in zip(here, values, lengths if whole else _shares(lengths), strict=True):
+    for name, value, share in zip(here, values, lengths if whole else _distribute_chars(lengths), strict=True):
         if rest and name > rest[-1]:
             lines.append(left_out({name: arguments[name] for name in rest}, language=language))
             rest = []
-        head, hidden, end = _parts(value, share)
-        shown_parts = (_JSON.sub(_unseen_in_json, part) for part in (head, end))
-        lines.append(f"{shown_name(name, whole=whole)}: {_json_note(hidden).join(shown_parts)}")
+        head, hidden, end = _split_json(value, share)
+        shown_parts = (_JSON.sub(_escape_unseen_in_json, part) for part in (head, end))
+        lines.append(f"{format_shown_name(name, whole=whole)}: {_format_json_note(hidden).join(shown_parts)}")
         lines += remarks(f"{name if whole else name[:NAME_CHARS]} {head} {end}", language=language)
     return "\n".join(lines) or nothing
 
 
 def count_hidden(arguments: Mapping[str, Any]) -> HiddenPart | None:
-    """Return what `shown_arguments` leaves out of these arguments, or None: it shows all of them."""
-    here, rest = _names(arguments)
+    """Return what `format_shown_arguments` leaves out of these arguments, or None: it shows all of them."""
+    here, rest = _split_names(arguments)
     values = [canonical(arguments[name]) for name in here]
-    hidden = [_parts(value, share)[1] for value, share in zip(values, _shares([*map(len, values)]), strict=True)]
+    hidden = [
+        _split_json(value, share)[1]
+        for value, share in zip(values, _distribute_chars([*map(len, values)]), strict=True)
+    ]
     hidden += [canonical(arguments[name]) for name in rest]
     chars = sum(map(len, hidden))
-    return HiddenPart(chars, sum(_newlines(part) + 1 for part in hidden if part)) if chars else None
+    return HiddenPart(chars, sum(_count_newlines(part) + 1 for part in hidden if part)) if chars else None
 
 
 def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
     """Return the remark that stands in place of these arguments."""
     text = canonical(arguments)
-    return _REMARKS[language][1].format(len(arguments), len(text), _sha256(text))
+    return _REMARKS[language][1].format(len(arguments), len(text), _hash_text(text))
 
 
 def fence_text(text: str) -> str:
     """Return `text` as a block of code in Markdown that no character in it can end."""
-    fence = "`" * max(3, _longest_run(text) + 1)
+    fence = "`" * max(3, _measure_longest_run(text) + 1)
     return f"{fence}text\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
     """Return `text`, which is one line, as code within a line of Markdown."""
-    ticks = "`" * (_longest_run(text) + 1)
+    ticks = "`" * (_measure_longest_run(text) + 1)
     pad = " " if not text or text[0] in " `" or text[-1] in " `" else ""
     return f"{ticks}{pad}{text}{pad}{ticks}"
 
 
-def _longest_run(text: str) -> int:
+def _measure_longest_run(text: str) -> int:
     return max((len(run[0]) for run in _BACKTICKS.finditer(text)), default=0)
 
 
-def _names(arguments: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _split_names(arguments: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the names of the arguments that are shown, and of the ones left out between them."""
     names = sorted(arguments)
     if len(names) <= ARGUMENTS_LINES:
@@ -187,53 +190,53 @@ def _names(arguments: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return names[:first] + names[-END_LINES:], names[first:-END_LINES]
 
 
-def _parts(text: str, limit: int) -> tuple[str, str, str]:
-    """Return the beginning of JSON that is shown, what is left out, and its end, which is shown."""
+def _split_json(text: str, limit: int) -> tuple[str, str, str]:
+    """Return the shown beginning of JSON, its hidden middle, and its shown end."""
     if len(text) <= limit:
         return text, "", ""
     end_chars = min(END_CHARS, limit // 4)
-    head, end = _head(text, limit - end_chars), len(text) - end_chars
+    head, end = _take_head(text, limit - end_chars), len(text) - end_chars
     if _ODD_BACKSLASH.search(text, 0, end):
         end += 1  # half an escape would be read as something else
     return head, text[len(head) : end], text[end:]
 
 
-def _head(text: str, limit: int) -> str:
+def _take_head(text: str, limit: int) -> str:
     head = text[:limit]
     if head != text and _ODD_BACKSLASH.search(head):
         return head[:-1]  # half an escape would run into what follows
     return head
 
 
-def _newlines(text: str) -> int:
+def _count_newlines(text: str) -> int:
     """Return how many escapes of a new line JSON has."""
     return sum(found[0] == "\\n" for found in _JSON_ESCAPE.finditer(text))
 
 
-def _json_note(hidden: str) -> str:
-    return _note(hidden, _newlines(hidden))
+def _format_json_note(hidden: str) -> str:
+    return _format_note(hidden, _count_newlines(hidden))
 
 
-def _note(hidden: str, newlines: int) -> str:
+def _format_note(hidden: str, newlines: int) -> str:
     if not hidden:
         return ""
     lines = f" in {newlines + 1} lines" if newlines else ""
-    return f"\\{{{len(hidden)} more characters{lines}, SHA-256 {_sha256(hidden)}}}"
+    return f"\\{{{len(hidden)} more characters{lines}, SHA-256 {_hash_text(hidden)}}}"
 
 
-def _sha256(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _unseen_in_json(match: re.Match[str]) -> str:
+def _escape_unseen_in_json(match: re.Match[str]) -> str:
     if match["escape"] is not None:
         return match[0]
     if match["same"] is not None:
         return _repeat_escape(match["same"], len(match[0]) // len(match["same"]))
-    return _unseen(match)
+    return _escape_unseen_run(match)
 
 
-def _unseen(match: re.Match[str]) -> str:
+def _escape_unseen_run(match: re.Match[str]) -> str:
     """Escape a run of characters that may not show, or of too many spaces. Visible characters stay."""
     if match[0][0] == " ":
         return _repeat_escape(" ", len(match[0]))
@@ -290,7 +293,7 @@ def remarks(text: str, *, language: Language) -> Iterator[str]:
     if words:
         yield scripts.format("; ".join(words))
     places = [
-        _in_ascii(text[max(0, at.start() - _PLACE_CHARS // 2) : at.end() + _PLACE_CHARS // 2].strip())
+        _escape_to_ascii(text[max(0, at.start() - _PLACE_CHARS // 2) : at.end() + _PLACE_CHARS // 2].strip())
         for at in islice(_DOUBLE.finditer(text), _PLACES)
     ]
     if places:
@@ -303,13 +306,13 @@ def _words_of_several_scripts(text: str) -> Iterator[str]:
     """Yield each word or host of several scripts, with its scripts."""
     for word in _WORD.finditer(text):
         if not word[0].isascii():
-            found = sorted({name for character in set(word[0]) for name in _scripts(character)})
+            found = sorted({name for character in set(word[0]) for name in _get_scripts(character)})
             if len(found) > 1:
-                yield f"{_in_ascii(word[0][:_PLACE_CHARS])} ({', '.join(found)})"
+                yield f"{_escape_to_ascii(word[0][:_PLACE_CHARS])} ({', '.join(found)})"
 
 
 @lru_cache(maxsize=4096)
-def _scripts(character: str) -> tuple[str, ...]:
+def _get_scripts(character: str) -> tuple[str, ...]:
     """Return the script of a letter, by the first word of its name.
 
     Another form of an ASCII letter has two scripts.
@@ -325,11 +328,11 @@ def _scripts(character: str) -> tuple[str, ...]:
     return (script.capitalize(), "Latin") if plain.isascii() else (script.capitalize(),)
 
 
-def _in_ascii(text: str) -> str:
+def _escape_to_ascii(text: str) -> str:
     return _NOT_ASCII.sub(lambda match: _escape(match[0]), text)
 
 
-def _shares(lengths: Sequence[int]) -> list[int]:
+def _distribute_chars(lengths: Sequence[int]) -> list[int]:
     """Return the number of characters shown of each value. Short values are whole; long ones share the rest."""
     shares = [0] * len(lengths)
     room = ARGUMENTS_CHARS

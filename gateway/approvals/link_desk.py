@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.approvals.approvals import Approvals, Decision
 from gateway.approvals.links import LinkPayload, Links
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -35,7 +35,7 @@ _FORM: Final = re.compile(r"([0-9]{1,12})\.[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """The call of a link, as `approval_view` shows it, and what the link can still do.
+    """The call of a link, as `build_approval_view` shows it, and what the link can still do.
 
     `form_token` goes into the form; `name` is the name under which the decision will be on record.
     """
@@ -69,13 +69,13 @@ class LinkDesk:
         self._counters = counters
         self._clock = clock
 
-    async def look(self, text: str) -> LinkedCall:
+    async def get_linked_call(self, text: str) -> LinkedCall:
         """Return the call of a link. Raises GatewayError (link_not_valid), StoreError."""
         linked, approval = await self._open_link(text)
-        state = self._state(linked, approval)
+        state = self._get_link_state(linked, approval)
         self._counters.count("approval_links", outcome="shown" if state == "open" else state)
         form_token = self._links.form_token(text, shown_s=int(self._clock.time()))
-        return LinkedCall(approval_view(approval), linked.name, state, form_token)
+        return LinkedCall(build_approval_view(approval), linked.name, state, form_token)
 
     async def decide(self, text: str, form_token: str, *, approve: bool, reason: str | None) -> Approval:
         """Apply the decision from the form of a link's page, and let the run go on.
@@ -84,7 +84,7 @@ class LinkDesk:
         """
         linked, approval = await self._open_link(text)
         self._check_form(text, form_token)
-        state = self._state(linked, approval)
+        state = self._get_link_state(linked, approval)
         if state != "open":
             self._counters.count("approval_links", outcome=state)
             raise GatewayError("link_used", f"This link decides nothing any more ({state}): load its page again.")
@@ -97,6 +97,7 @@ class LinkDesk:
         return decided
 
     async def _open_link(self, text: str) -> tuple[LinkPayload, Approval]:
+        """Return the facts of a link and its approval. Raises GatewayError (link_not_valid), StoreError."""
         await self._links.prepare()
         linked = self._links.verify_link(text)
         approval = None
@@ -113,6 +114,7 @@ class LinkDesk:
         return linked, approval
 
     def _check_form(self, text: str, form_token: str) -> None:
+        """Raise GatewayError (link_not_valid) if the form is not of this link, or was open too long."""
         found, now_s = _FORM.fullmatch(form_token), self._clock.time()
         if found is not None and int(found[1]) <= now_s < int(found[1]) + FORM_S:
             expected = self._links.form_token(text, shown_s=int(found[1]))
@@ -120,7 +122,8 @@ class LinkDesk:
                 return
         raise GatewayError("link_not_valid", "The page of this link was open for too long: load it again.")
 
-    def _state(self, linked: LinkPayload, approval: Approval) -> LinkState:
+    def _get_link_state(self, linked: LinkPayload, approval: Approval) -> LinkState:
+        """Return whether a link can still decide, or why not: used, ended, changed or decided."""
         own = f"{LINK_PREFIX}{linked.name}"
         given = list_endorsements(approval)
         if approval.decided_by == own or any((one.by, one.sha256) == (own, linked.sha256) for one in given):

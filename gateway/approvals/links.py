@@ -51,11 +51,11 @@ class Links:
         self._secret = self._secret or await self._store.secret(SECRET)
 
     def address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None:
-        """Return the link to an approval, as `approval_view` shows it, for a webhook; None: that gets none."""
+        """Return the link to an approval, as `build_approval_view` shows it, for a webhook; None: that gets none."""
         if entry.links is None:
             return None
         facts = [view["id"], tenant, view["sha256"], entry.links.as_, view["expires_at"]]
-        return f"{console_url}{PAGE}?{FIELD}={self._text(entry, facts)}"
+        return f"{console_url}{PAGE}?{FIELD}={self._sign_facts(entry, facts)}"
 
     def verify_link(self, text: str) -> LinkPayload | None:
         """Return the facts of a link; None: it is not of a webhook in use, or was changed."""
@@ -65,10 +65,10 @@ class Links:
             if entry.links is None:
                 continue
             try:
-                facts = self._signer(entry).loads(text)
+                facts = self._build_signer(entry).loads(text)
             except BadData:
                 continue
-            if text == self._text(entry, facts):  # base64 has several spellings
+            if text == self._sign_facts(entry, facts):  # base64 has several spellings
                 return LinkPayload(*facts)
         return None
 
@@ -76,10 +76,10 @@ class Links:
         """Return the token of the page that showed the call of a link at this time (Unix)."""
         return f"{shown_s}." + hmac.new(self._secret, f"form {shown_s} {text}".encode(), hashlib.sha256).hexdigest()
 
-    def _text(self, entry: Notify, facts: Sequence[object]) -> str:
-        return str(self._signer(entry).dumps(facts))
+    def _sign_facts(self, entry: Notify, facts: Sequence[object]) -> str:
+        return str(self._build_signer(entry).dumps(facts))
 
-    def _signer(self, entry: Notify) -> URLSafeSerializer:
+    def _build_signer(self, entry: Notify) -> URLSafeSerializer:
         assert entry.links is not None
         own = "" if entry.secret is None else entry.secret.reveal()
         named = f"{entry.links.as_}\0{own}".encode("utf-8", "surrogateescape")

@@ -32,7 +32,7 @@ class Previews:
         self._under_way: set[asyncio.Task[Preview | NoPreview]] = set()
 
     async def preview_call(self, approval: Approval, catalog: Catalog) -> Preview | NoPreview:
-        """Return what the call of an approval would change, or why that cannot be shown."""
+        """Return the change that a waiting call would make, or why there is no preview."""
         if approval.state != "pending":
             return NoPreview(f"The approval is {approval.state}: only a pending one has a preview.")
         entry = catalog.find_by_name(approval.tool)
@@ -60,6 +60,7 @@ class Previews:
 
 
 def _limit_preview(preview: Preview | NoPreview) -> Preview | NoPreview:
+    """Return the preview, or a note in its place if one of its texts is too large."""
     if isinstance(preview, NoPreview):
         return preview
     texts = {"now": preview.before or "", "after the call": preview.after}

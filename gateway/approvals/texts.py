@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from gateway.approvals.answer_options import REPLIES as REPLIES
 from gateway.approvals.answer_options import AnswerOptions as AnswerOptions
-from gateway.approvals.answer_options import approval_link as approval_link
-from gateway.approvals.answer_options import utc as utc
-from gateway.approvals.answer_options import ways_to_answer
+from gateway.approvals.answer_options import build_approval_link as build_approval_link
+from gateway.approvals.answer_options import convert_to_utc as convert_to_utc
+from gateway.approvals.answer_options import format_answer_paragraphs
 from gateway.approvals.escaping import (
     Language,
     code,
     count_hidden,
     escape_line,
     fence_text,
-    shown_arguments,
-    shown_name,
+    format_shown_arguments,
+    format_shown_name,
 )
 
 REASON_CHARS: Final = 500
@@ -72,7 +72,7 @@ def detect_language(text: str) -> Language:
 # A turn that waits.
 
 
-def turn_text(question: ApprovalQuestion) -> str:
+def format_turn_text(question: ApprovalQuestion) -> str:
     """Return the question of a run that waits for these approvals.
 
     It names the calls, the reason for each, the time limit, and how to answer.
@@ -90,7 +90,7 @@ def turn_text(question: ApprovalQuestion) -> str:
     return _format_question(lead, question)
 
 
-def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
+def format_still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
     """Return the end of a held answer that already contains its question."""
     if language == "zh":
         then = "现在可以回复以上其中一行，或在别处决定。" if may_decide else "作出决定后请重复您的请求。"
@@ -99,7 +99,7 @@ def still_undecided_text(*, may_decide: bool = True, language: Language = "en") 
     return f"Nobody has decided so far, so this answer ends here. The call still waits: {then}."
 
 
-def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> str:
+def format_duplicate_call_text(tools: Sequence[str], *, language: Language = "en") -> str:
     """Return the text before the question of another run that waits for the same call.
 
     `tools` are the tools of calls for which no approval was requested.
@@ -112,7 +112,7 @@ def waiting_already_text(tools: Sequence[str], *, language: Language = "en") -> 
     return f"This call was asked for before and still waits, so it was not asked for again.{rest}"
 
 
-def meanwhile_text(answer: str, *, language: Language = "en") -> str:
+def format_meanwhile_text(answer: str, *, language: Language = "en") -> str:
     """Return the beginning of the first answer after a decision elsewhere.
 
     `answer` is the answer that followed the question.
@@ -123,9 +123,9 @@ def meanwhile_text(answer: str, *, language: Language = "en") -> str:
     return f"{lead}\n\n{answer}\n\n"
 
 
-def still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) -> str:
+def format_still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) -> str:
     """Return the answer to a decision on a part of a group: the run still waits for the others."""
-    ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
+    ids = ", ".join(code(format_shown_name(approval_id)) for approval_id in decided)
     waiting = len(question.approvals)
     if question.answering.hindrance == "approved":
         lead = f"已记录对 {ids} 的批准，仍在等待：" if question.language == "zh" else f"Your approval of {ids} is kept:"
@@ -137,7 +137,7 @@ def still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) ->
     return _format_question(lead, question)
 
 
-def undecided_text(question: ApprovalQuestion) -> str:
+def format_undecided_text(question: ApprovalQuestion) -> str:
     """Return the answer to a message that names pending approvals and decides nothing.
 
     The message is not a decision on them, or lacks the right check word.
@@ -162,20 +162,23 @@ def undecided_text(question: ApprovalQuestion) -> str:
 
 
 def _format_question(lead: str, question: ApprovalQuestion) -> str:
+    """Return the question as text: lead, calls, hidden parts and how to answer."""
     approvals, language, answering = question.approvals, question.language, question.answering
-    calls = [call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
-    calls += [text for approval in approvals if (text := hidden_text(approval, language))]
+    calls = [
+        format_call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)
+    ]
+    calls += [text for approval in approvals if (text := format_hidden_text(approval, language))]
     named = [(approval.id, approval.word) for approval in approvals]
-    how = ways_to_answer(named, question.expires_s, question.now_s, language, answering)
+    how = format_answer_paragraphs(named, question.expires_s, question.now_s, language, answering)
     return "\n\n".join([lead, *calls, *how])
 
 
-def call_block(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
+def format_call_block(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
     """Return one call in a block of code: where a text is read as Markdown, no part of the call can hide."""
-    return fence_text(call_text(approval, number, language))
+    return fence_text(format_call(approval, number, language))
 
 
-def hidden_text(approval: ApprovalDescription, language: Language = "en") -> str:
+def format_hidden_text(approval: ApprovalDescription, language: Language = "en") -> str:
     """Return how much of a call its block leaves out and where all of it is; "" if it leaves out nothing."""
     if (hidden := count_hidden(approval.arguments)) is None:
         return ""
@@ -192,44 +195,44 @@ def hidden_text(approval: ApprovalDescription, language: Language = "en") -> str
     )
 
 
-def counted_text(approval: ApprovalDescription, language: Language = "en") -> str:
+def format_endorsements(approval: ApprovalDescription, language: Language = "en") -> str:
     """Return how many of the keys that must approve a call have, and which."""
-    count, names = len(approval.approved_by), ", ".join(map(shown_name, approval.approved_by))
+    count, names = len(approval.approved_by), ", ".join(map(format_shown_name, approval.approved_by))
     if language == "zh":
         return f"{count}/{approval.required}" + (f"，已由 {names} 批准" if names else "，需要不同密钥的批准")
     return f"{count} of {approval.required}" + (f", approved by {names}" if names else ", by different keys")
 
 
-def call_text(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
+def format_call(approval: ApprovalDescription, number: int = 0, language: Language = "en") -> str:
     """Return one call: the tool, its arguments, and the reason why it is held.
 
     Lines of arguments are indented, so none can pass for the gateway's own.
     """
-    tool = shown_name(approval.tool)
+    tool = format_shown_name(approval.tool)
     lines = [f"{number}. {tool} ({approval.id})" if number else tool]
-    lines += ["  " + line for line in shown_arguments(approval.arguments, language=language).split("\n")]
+    lines += ["  " + line for line in format_shown_arguments(approval.arguments, language=language).split("\n")]
     why = escape_line(approval.reason, REASON_CHARS)
     if approval.rule:
         why = f"{why} [{escape_line(approval.rule, REASON_CHARS)}]".lstrip()
     if why:
         lines.append(("暂缓原因：" if language == "zh" else "held because: ") + why)
     if approval.required > 1:
-        lines.append(("批准：" if language == "zh" else "approvals: ") + counted_text(approval, language))
+        lines.append(("批准：" if language == "zh" else "approvals: ") + format_endorsements(approval, language))
     return "\n".join(lines)
 
 
 # One line each.
 
 
-def ask_before_ended_text(*, language: Language = "en") -> str:
+def format_ask_before_ended(*, language: Language = "en") -> str:
     """Return the beginning of the answer to a user who no longer wants to approve each call."""
     if language == "zh":
         return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"
     return "From now on calls of this conversation ask you only where the gate does.\n\n"
 
 
-def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
-    """Return the same for a user whose key may not take that back."""
+def format_ask_before_kept(ask_id: str, *, language: Language = "en") -> str:
+    """Return the answer to a user whose key may not revoke the wish to approve each call."""
     command, scope = code(f"gateway approvals revoke {ask_id}"), code("approve")
     if language == "zh":
         return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
@@ -239,7 +242,7 @@ def not_unasked_text(ask_id: str, *, language: Language = "en") -> str:
     )
 
 
-def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
+def format_rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after a rejection. `ran_before`: how many calls of the same run had run by then."""
     reason = code(escape_line(comment, REASON_CHARS)) if comment else ""
     if language == "zh":
@@ -249,7 +252,7 @@ def rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, langua
     return f"The call of {_name(tool)} was rejected{because}. {_format_nothing_ran(ran_before, language)}"
 
 
-def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
+def format_expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after an approval that expired undecided."""
     nothing = _format_nothing_ran(ran_before, language)
     if language == "zh":
@@ -257,16 +260,16 @@ def expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -
     return f"Nobody decided on the call of {_name(tool)} in time. {nothing} If it is still wanted, ask for it again."
 
 
-def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
+def format_cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer of a run that was cancelled while it waited."""
     if language == "zh":
         return f"{_name(tool)} 的批准请求已随运行一起取消。{_format_nothing_ran(ran_before, language)}"
     return f"The call of {_name(tool)} was cancelled together with its run. {_format_nothing_ran(ran_before, language)}"
 
 
-def refused_here_text(approval: ApprovalDescription, *, ran_before: int = 0, language: Language = "en") -> str:
+def format_refused_here_text(approval: ApprovalDescription, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer if the call needs a person, but this request or the operator forbids to ask one."""
-    call = call_block(approval, 0, language)
+    call = format_call_block(approval, 0, language)
     if language == "zh":
         lead = "以下调用需要人工批准，而此处不会询问任何人，因此被拒绝："
     else:
@@ -274,14 +277,14 @@ def refused_here_text(approval: ApprovalDescription, *, ran_before: int = 0, lan
     return f"{lead}\n\n{call}\n\n{_format_nothing_ran(ran_before, language)}"
 
 
-def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
+def format_resumed_elsewhere(run_id: str, *, language: Language = "en") -> str:
     """Return the answer to an approval of a run that another client waits for."""
     if language == "zh":
         return f"已批准。运行 {_name(run_id)} 将在等待它的地方继续，结果也会出现在那里。"
     return f"Approved. The run {_name(run_id)} goes on where it is waited for; its answer appears there."
 
 
-def answered_elsewhere_text(run_id: str, *, approves: bool, language: Language = "en") -> str:
+def format_answered_elsewhere(run_id: str, *, approves: bool, language: Language = "en") -> str:
     """Return the answer to a decision on a run of another person, who alone gets its result."""
     if language == "zh":
         decided = "已批准。" if approves else "已拒绝。"
@@ -290,7 +293,7 @@ def answered_elsewhere_text(run_id: str, *, approves: bool, language: Language =
     return f"{decided}. What comes of the run {_name(run_id)} is told to the person who asked, and only there."
 
 
-def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
+def format_unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
     """Return the answer about a call with an unknown outcome: a person must look."""
     request = code(f"POST /context/runs/{run_id}/resume")
     body = code(f'{{"step": {step}, "as": "done"}}')
@@ -306,7 +309,7 @@ def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en"
     )
 
 
-def stopped_text(tool: str, *, run_id: str) -> str:
+def format_stopped_text(tool: str, *, run_id: str) -> str:
     """Return the result of a call whose run was cancelled after it had started."""
     request = code(f"GET /context/runs/{run_id}")
     return (
@@ -316,10 +319,11 @@ def stopped_text(tool: str, *, run_id: str) -> str:
 
 
 def _name(name: str) -> str:
-    return code(shown_name(name))
+    return code(format_shown_name(name))
 
 
 def _format_nothing_ran(ran_before: int, language: Language) -> str:
+    """Return the sentence on how many calls of the run had run before this one did not."""
     if ran_before == 0:
         return "没有执行任何操作。" if language == "zh" else "Nothing ran."
     if language == "zh":

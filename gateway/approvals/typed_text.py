@@ -21,13 +21,14 @@ def typed_text(text: str) -> str:
     if len(text) > MESSAGE_CHARS:
         return text
     if _REMINDED in text:
-        text = _without_reminders(text)
+        text = _strip_reminders(text)
     if rules := _RULES.search(text):
         text = text[: rules.start()]
     return text
 
 
-def _without_reminders(text: str) -> str:
+def _strip_reminders(text: str) -> str:
+    """Return the text without reminder blocks of its program at the beginning and the end."""
     for _ in range(_REMINDERS):
         begins = text.lstrip().startswith(_REMINDER)
         if begins and (end := text.find(_REMINDED)) >= 0:

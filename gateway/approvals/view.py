@@ -4,7 +4,7 @@ from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 
 
-def approval_view(approval: Approval) -> Json:
+def build_approval_view(approval: Approval) -> Json:
     """Return an approval as clients see it.
 
     While it is pending, `sha256` is the hash of the call that would run: of `edited_arguments`, if there are some.
@@ -16,7 +16,7 @@ def approval_view(approval: Approval) -> Json:
 
 
 def get_waiting_arguments(view: Json) -> Json:
-    """Return the arguments that would run, of an approval as `approval_view` shows it."""
+    """Return the arguments that would run, of an approval as `build_approval_view` shows it."""
     edited: Json | None = view["edited_arguments"]
     arguments: Json = view["arguments"]
     return arguments if edited is None else edited

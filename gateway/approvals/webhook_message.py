@@ -12,8 +12,8 @@ from typing import Final
 
 import orjson
 
-from gateway.approvals.escaping import NAME_CHARS, count_hidden, escape_line, shown_arguments
-from gateway.approvals.texts import REASON_CHARS, utc
+from gateway.approvals.escaping import NAME_CHARS, count_hidden, escape_line, format_shown_arguments
+from gateway.approvals.texts import REASON_CHARS, convert_to_utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.contracts.storage.store import Json
 
@@ -23,8 +23,8 @@ PARTLY_APPROVED: Final = "approval.partly_approved"
 _PREFIX: Final = "whsec_"
 
 
-def webhook_key(secret: str) -> bytes:
-    """Return the key that a secret stands for: base64 behind `whsec_`, else the text itself. Raises ValueError."""
+def decode_webhook_key(secret: str) -> bytes:
+    """Return the signing key: base64 behind `whsec_`, else the text itself. Raises ValueError."""
     if not secret:
         raise ValueError("the webhook secret is empty: set 24 random bytes or more, as whsec_ and base64")
     # The texts never repeat what was given: it is a secret.
@@ -41,7 +41,7 @@ def webhook_key(secret: str) -> bytes:
     return key
 
 
-def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -> Mapping[str, str]:
+def build_webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -> Mapping[str, str]:
     """Return the header lines of one attempt to deliver `body`."""
     timestamp = str(int(now_s))
     signed = f"{message_id}.{timestamp}.".encode() + body
@@ -60,10 +60,10 @@ def build_message_id(view: Json) -> str:
     return f"{view['id']}.{given[-1]['at'] * 1000:.0f}" if given else str(view["id"])
 
 
-def approval_notice(view: Json, *, link: str | None, decision_link: str | None) -> bytes:
+def build_approval_notice(view: Json, *, link: str | None, decision_link: str | None) -> bytes:
     """Return the body of a notice: `{"type", "timestamp", "data"}`. Arguments are written as a person sees them.
 
-    `view` is the approval as `approval_view` shows it; `link` is the page where it can be decided with a key, and
+    `view` is the approval as `build_approval_view` shows it; `link` is the page where it can be decided with a key, and
     `decision_link` the one without. The time is that of the question, or of the last approval of several, so that the
     notice is always the same.
     """
@@ -72,17 +72,17 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
     return orjson.dumps(
         {
             "type": PARTLY_APPROVED if given else EVENT,
-            "timestamp": _iso(given[-1]["at"] if given else view["created_at"]),
+            "timestamp": _format_iso(given[-1]["at"] if given else view["created_at"]),
             "data": {
                 "id": view["id"],
                 "run_id": view["run_id"],
                 "tool": escape_line(view["tool"], NAME_CHARS),
-                "arguments": shown_arguments(arguments),
+                "arguments": format_shown_arguments(arguments),
                 "left_out": None if hidden is None else {"characters": hidden.chars, "lines": hidden.lines},
                 "sha256": view["sha256"],
                 "reason": escape_line(view["reason"], REASON_CHARS),
                 "rule": escape_line(view["rule"], REASON_CHARS),
-                "expires": _iso(view["expires_at"]),
+                "expires": _format_iso(view["expires_at"]),
                 "required_approvals": view["required_approvals"],
                 "approved_by": [escape_line(one["by"], NAME_CHARS) for one in given],
                 "link": link,
@@ -92,5 +92,5 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
     )
 
 
-def _iso(time_s: float) -> str:
-    return utc(time_s).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_iso(time_s: float) -> str:
+    return convert_to_utc(time_s).strftime("%Y-%m-%dT%H:%M:%SZ")

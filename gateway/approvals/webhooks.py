@@ -18,15 +18,15 @@ from typing import Final, Protocol
 import aiohttp
 import orjson
 
-from gateway.approvals.texts import approval_link
-from gateway.approvals.view import approval_view
+from gateway.approvals.texts import build_approval_link
+from gateway.approvals.view import build_approval_view
 from gateway.approvals.webhook_message import (
     EVENT,
     PARTLY_APPROVED,
-    approval_notice,
+    build_approval_notice,
     build_message_id,
-    webhook_headers,
-    webhook_key,
+    build_webhook_headers,
+    decode_webhook_key,
 )
 from gateway.config import ConfigError, Problem
 from gateway.config.schema.approvals import Notify
@@ -104,27 +104,27 @@ class Webhook:
     def begin(self, event: WebhookEvent, delivery: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(delivery)
         self.waiting[event.message_id] = task
-        task.add_done_callback(lambda _: self._through(event))
+        task.add_done_callback(lambda _: self._remove_delivered(event))
 
-    def _through(self, event: WebhookEvent) -> None:
+    def _remove_delivered(self, event: WebhookEvent) -> None:
         del self.waiting[event.message_id]
         if len(self.waiting) <= WAITING // 2:
             self.has_places.set()
 
     def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
         """Return the headers of an attempt at this time."""
-        headers = webhook_headers(event.body, message_id=event.message_id, key=self._key or b"", now_s=now_s)
+        headers = build_webhook_headers(event.body, message_id=event.message_id, key=self._key or b"", now_s=now_s)
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
 
 
 def build_webhooks(notify: Sequence[Notify]) -> list[Webhook]:
-    """Return the configured webhooks. Raises ConfigError for secrets that cannot sign, all at once."""
+    """Return the configured webhooks. Raises ConfigError with every secret that cannot sign."""
     webhooks: list[Webhook] = []
     problems: list[Problem] = []
     for i, entry in enumerate(notify):
         place = f"approvals.notify[{i}]"
         try:
-            key = None if entry.secret is None else webhook_key(entry.secret.reveal())
+            key = None if entry.secret is None else decode_webhook_key(entry.secret.reveal())
         except ValueError as error:
             problems.append(Problem("configuration", f"{place}.secret", str(error)))
             continue
@@ -169,36 +169,37 @@ class Webhooks:
     async def start(self) -> None:
         """Start to send notices of new and pending approvals, unless another worker does that."""
         if self._webhooks:
-            await self._look()
-            self._serving = asyncio.get_running_loop().create_task(self._serve())
+            await self._check_duty()
+            self._serving = asyncio.get_running_loop().create_task(self._run_duty_loop())
 
     async def close(self) -> None:
         """Stop all notices. The next worker with the duty sends the notices of pending approvals. Idempotent."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait({self._serving})
-        await self._end()
+        await self._end_duty()
         if self._session is not None:
             await self._session.close()
 
-    async def _serve(self) -> None:
+    async def _run_duty_loop(self) -> None:
         """Check the duty again and again, and give it back at the end."""
         try:
             while True:
                 await asyncio.sleep(self._patience.duty_s)
-                await self._look()
+                await self._check_duty()
         finally:
             if self._on_duty:
                 with suppress(StoreError):
                     await self._take_duty(-1.0)
 
-    async def _look(self) -> None:
+    async def _check_duty(self) -> None:
+        """Take or renew the duty, and begin or end sending with it; log failures of the store."""
         try:
             has_duty = await self._take_duty(DUTY_S)
             if has_duty and not self._on_duty:
-                await self._begin()
+                await self._begin_duty()
             elif self._on_duty and not has_duty:
-                await self._end()
+                await self._end_duty()
             self._on_duty = has_duty
         except StoreError as error:
             log.error("the store failed: %s", error)
@@ -207,7 +208,7 @@ class Webhooks:
         now_s = self._clock.time()
         return await self._store.take_duty(DUTY, owner=self._owner, now_s=now_s, until_s=now_s + for_s)
 
-    async def _begin(self) -> None:
+    async def _begin_duty(self) -> None:
         """Start to listen and to catch up. Raises StoreError."""
         if self._links is not None:
             await self._links.prepare()
@@ -216,7 +217,8 @@ class Webhooks:
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
 
-    async def _end(self) -> None:
+    async def _end_duty(self) -> None:
+        """Stop listening, and cancel all deliveries under way."""
         await self._stack.aclose()
         tasks = [task for webhook in self._webhooks for task in webhook.waiting.values()]
         if self._catching_up is not None:
@@ -231,6 +233,7 @@ class Webhooks:
             await asyncio.wait(tasks)
 
     def _receive(self, event: RunEvent) -> None:
+        """Send the notices for an event of a new or partly approved approval; log any failure."""
         if event.type not in (EVENT, PARTLY_APPROVED):
             return
         try:
@@ -244,7 +247,8 @@ class Webhooks:
             self._enqueue_notice(webhook, view, tenant=tenant)
 
     def _enqueue_notice(self, webhook: Webhook, view: Json, *, tenant: str) -> None:
-        event = self._notice(webhook, view, tenant=tenant)
+        """Begin a delivery, or put it off if too many wait; count it as dropped beyond LATE."""
+        event = self._build_notice_event(webhook, view, tenant=tenant)
         if event.message_id in webhook.waiting:
             return
         if len(webhook.waiting) < WAITING:
@@ -274,7 +278,7 @@ class Webhooks:
                     continue
                 webhook.late.pop(approval_id, None)
                 if approval is not None and approval.state == "pending":
-                    self._enqueue_notice(webhook, approval_view(approval), tenant=tenant)
+                    self._enqueue_notice(webhook, build_approval_view(approval), tenant=tenant)
 
     async def _catch_up(self, last: int) -> None:
         """Send notices of approvals that were pending before this worker began to listen."""
@@ -284,7 +288,7 @@ class Webhooks:
                 for approval_id, tenant in asked.items():
                     approval = await self._store.approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
-                        self._enqueue(approval_view(approval), tenant=tenant)
+                        self._enqueue(build_approval_view(approval), tenant=tenant)
                 return
             except StoreError as error:
                 log.error("the store failed: %s", error)
@@ -305,16 +309,17 @@ class Webhooks:
 
     # One notice.
 
-    def _notice(self, webhook: Webhook, view: Json, *, tenant: str) -> WebhookEvent:
-        """Return the notice of an approval as `approval_view` shows it, for one webhook."""
+    def _build_notice_event(self, webhook: Webhook, view: Json, *, tenant: str) -> WebhookEvent:
+        """Return the notice of an approval as `build_approval_view` shows it, for one webhook."""
         approval_id, url, decision_link = str(view["id"]), self._console_url, None
-        link = None if url is None else approval_link(url, approval_id)
+        link = None if url is None else build_approval_link(url, approval_id)
         if self._links is not None and url is not None:
             decision_link = self._links.address(url, webhook.entry, view, tenant=tenant)
-        body = approval_notice(view, link=link, decision_link=decision_link)
+        body = build_approval_notice(view, link=link, decision_link=decision_link)
         return WebhookEvent(approval_id, tenant, build_message_id(view), body)
 
     async def _deliver(self, webhook: Webhook, event: WebhookEvent) -> None:
+        """Post a notice, with pauses and retries, and count how it ended."""
         why = ""
         for pause_s in (0.0, *self._patience.pauses_s):
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
@@ -343,7 +348,7 @@ class Webhooks:
         """Send one attempt. Return the status, 0 if there was none, and a text for the log."""
         headers = webhook.headers(event, now_s=self._clock.time())
         try:
-            async with self._http().post(
+            async with self._get_http_session().post(
                 webhook.url, data=event.body, headers=headers, allow_redirects=False
             ) as response:
                 return response.status, f"it answered {response.status}"
@@ -352,7 +357,8 @@ class Webhooks:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return 0, type(error).__name__  # their texts have the URL
 
-    def _http(self) -> aiohttp.ClientSession:
+    def _get_http_session(self) -> aiohttp.ClientSession:
+        """Return the HTTP session of all webhooks, which is made at its first use."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._patience.timeout_s),

@@ -61,13 +61,13 @@ class KeysInUse:
 
     async def run(self) -> None:
         """Follow the store until cancelled."""
-        beating = asyncio.get_running_loop().create_task(self._beat())
+        beating = asyncio.get_running_loop().create_task(self._beat_regularly())
         try:
             await self._follow()
         finally:
             beating.cancel()
 
-    async def _beat(self) -> None:
+    async def _beat_regularly(self) -> None:
         while True:
             self.accepted.beats.beat()
             await asyncio.sleep(LOOK_S)

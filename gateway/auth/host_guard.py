@@ -61,9 +61,9 @@ class HostGuard:
         origins = _values(head, b"origin")
         for origin in origins:
             if not self._is_allowed_origin(origin.decode("latin-1"), head):
-                raise _foreign("origin")
-        if not origins and not _is_of_no_page(head):
-            raise _foreign("sec-fetch-site")
+                raise _build_foreign_origin_error("origin")
+        if not origins and not _is_same_site_or_navigation(head):
+            raise _build_foreign_origin_error("sec-fetch-site")
 
     def find_shared_origin(self, head: RequestHead) -> str | None:
         """Return the origin of another page that may read our answers (CORS); None: the request is from none."""
@@ -72,7 +72,7 @@ class HostGuard:
         return origin if origin in self.origins else None
 
     def get_cors_fields(self, head: RequestHead) -> Mapping[str, str]:
-        """Return the CORS fields of the gateway's own answer, by name: with them such a page may read it."""
+        """Return the CORS header fields of a gateway answer, by name. They let a page of an allowed origin read it."""
         if not self.origins:
             return {}
         origin = self.find_shared_origin(head)
@@ -81,7 +81,7 @@ class HostGuard:
         return {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
 
     def is_preflight(self, head: RequestHead) -> bool:
-        """Return whether a request is the CORS preflight of such a page: it carries no key."""
+        """Return whether a request is a CORS preflight from an allowed origin. A preflight carries no key."""
         asks = head.method == b"OPTIONS" and head.value(b"access-control-request-method") is not None
         return asks and self.find_shared_origin(head) is not None
 
@@ -133,7 +133,7 @@ def _address(name: str) -> IPAddress | None:
     return mapped or address
 
 
-def _is_of_no_page(head: RequestHead) -> bool:
+def _is_same_site_or_navigation(head: RequestHead) -> bool:
     """Return whether a request without an Origin comes from no other page, or follows a link."""
     if _OWN_SITES.issuperset(map(bytes.lower, _values(head, b"sec-fetch-site"))):
         return True
@@ -145,7 +145,7 @@ def _values(head: RequestHead, name: bytes) -> list[bytes]:
     return [field.value for field in head.fields if field.name == name]
 
 
-def _foreign(param: str) -> GatewayError:
+def _build_foreign_origin_error(param: str) -> GatewayError:
     return GatewayError(
         "origin_not_allowed",
         "The gateway refuses requests from other sites: if the page is the gateway's own, add its host to "

@@ -40,7 +40,7 @@ class Key:
     def is_open_to(self, peer: str | None) -> bool:
         """Return whether the key may be used from this address; None, which no network contains: it is not known."""
         networks = self.caller.bounds.networks
-        return not networks or _contain(networks, peer)
+        return not networks or _contains_address(networks, peer)
 
     def check_end(self, now_s: float) -> None:
         """Raise GatewayError (key_expired) if the key is not valid any more at this time (Unix)."""
@@ -222,7 +222,7 @@ class KeyRing:
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
         sent = {text for name, value in credentials.items() if (text := parse_token(name, value)) is not None}
-        texts = frozenset((token, *filter(self._find, sent - {token}), *self._ours(head)))
+        texts = frozenset((token, *filter(self._find, sent - {token}), *self._find_gateway_keys(head)))
         identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *find_key_fields(head, texts))), key, texts)
         head.derived[asked] = _CheckedKey(self.state(), key, token, identity)
         return identity
@@ -232,7 +232,7 @@ class KeyRing:
         now_s, version = self._now_s(), self._version
         if self._names is None or self._names[0] != version:
             by_name: dict[str, list[Key]] = {}
-            for key in self._all():
+            for key in self._list_keys():
                 by_name.setdefault(key.caller.name, []).append(key)
             self._names = version, by_name
         return [key for key in self._names[1].get(name, ()) if not key.has_ended(now_s)]
@@ -240,17 +240,17 @@ class KeyRing:
     def callers(self) -> Sequence[Caller]:
         """Return the callers that the keys stand for, except keys that have ended."""
         now_s = self._now_s()
-        return [key.caller for key in self._all() if not key.has_ended(now_s)]
+        return [key.caller for key in self._list_keys() if not key.has_ended(now_s)]
 
     def deciders(self, tenant: str) -> Sequence[str]:
         """Return the names of the keys of a tenant that may decide on approvals now."""
         now_s = self._now_s()
-        deciding = (key for key in self._all() if key.caller.tenant == tenant and "approve" in key.caller.scopes)
+        deciding = (key for key in self._list_keys() if key.caller.tenant == tenant and "approve" in key.caller.scopes)
         return list(dict.fromkeys(key.caller.name for key in deciding if not key.has_ended(now_s)))
 
     def holder(self, token: str, *, peer: str | None) -> Key:
         """Return the key whose text this is, used from the address `peer`. Raises GatewayError (401, 403)."""
-        key = self._of_text(token.encode("utf-8", "surrogatepass"))
+        key = self._find_by_text(token.encode("utf-8", "surrogatepass"))
         if key is None:
             raise invalid_key()
         key.check_end(self._now_s())
@@ -260,7 +260,7 @@ class KeyRing:
 
     def allows(self, key: Key, peer: str | None) -> bool:
         """Return whether a key with which something began may be used now as it was then, from the address `peer`."""
-        now = self._of_digest(key.digest)
+        now = self._find_by_digest(key.digest)
         if now is None or _identity(now) != _identity(key) or not key.caller.scopes <= now.caller.scopes:
             return False
         return not now.has_ended(self._now_s()) and now.is_open_to(peer)
@@ -270,7 +270,7 @@ class KeyRing:
 
         It checks keys that end, or are bound to networks, or can be revoked, before a request uses a remembered plan.
         """
-        if self._of_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._is_doubtful(key):
+        if self._find_by_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._is_doubtful(key):
             return False
         if key.caller.bounds.networks and not key.is_open_to(get_peer_address(wire)):
             return False
@@ -286,7 +286,10 @@ class KeyRing:
         """Return a value that is equal to an earlier one as long as no key has changed, was revoked, or has ended."""
         version = self._version
         if self._ends is None or self._ends[0] != version:
-            self._ends = version, sorted(s for key in self._all() if (s := key.caller.bounds.expires_s) is not None)
+            self._ends = (
+                version,
+                sorted(s for key in self._list_keys() if (s := key.caller.bounds.expires_s) is not None),
+            )
         return self, version, bisect_right(self._ends[1], self._now_s()) if self._ends[1] else 0
 
     @property
@@ -321,11 +324,11 @@ class KeyRing:
 
     def _find(self, token: bytes) -> Key | None:
         if self._lent is not None and (lent := self._lent.find_key(token)) is not None:
-            now = self._of_digest(lent.digest)
+            now = self._find_by_digest(lent.digest)
             return now if now is not None and _identity(now) == _identity(lent) else None
-        return self._of_text(token)
+        return self._find_by_text(token)
 
-    def _ours(self, head: RequestHead) -> list[bytes]:
+    def _find_gateway_keys(self, head: RequestHead) -> list[bytes]:
         """Return the words of a head that are keys of the gateway: it has dozens, and few or none are."""
         keys, lent = self._keys, self._lent
         stored: Mapping[bytes, Key] = {} if self._stored is None else self._stored.by_digest
@@ -335,16 +338,16 @@ class KeyRing:
             if digest in keys or digest in stored or (lent is not None and lent.find_key(word) is not None)
         ]
 
-    def _of_text(self, token: bytes) -> Key | None:
+    def _find_by_text(self, token: bytes) -> Key | None:
         digest = hashlib.sha256(token).digest()
-        key = self._of_digest(digest)
+        key = self._find_by_digest(digest)
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None
 
-    def _of_digest(self, digest: bytes) -> Key | None:
+    def _find_by_digest(self, digest: bytes) -> Key | None:
         key = self._keys.get(digest)
         return key if key is not None or self._stored is None else self._stored.by_digest.get(digest)
 
-    def _all(self) -> Sequence[Key]:
+    def _list_keys(self) -> Sequence[Key]:
         return [*self._keys.values(), *(() if self._stored is None else self._stored.by_digest.values())]
 
     def _note_use(self, key: Key) -> None:
@@ -358,7 +361,7 @@ def _identity(key: Key) -> tuple[bytes, str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _contain(networks: tuple[Network, ...], peer: str | None) -> bool:
+def _contains_address(networks: tuple[Network, ...], peer: str | None) -> bool:
     """Return whether one of the networks contains an address. One of IPv4 may have come over IPv6."""
     try:
         address: IPv4Address | IPv6Address = ip_address((peer or "").partition("%")[0])

@@ -114,7 +114,7 @@ def _judge(line: Json, known: _GateContext) -> Verdict:
     arguments = call.arguments
     if isinstance(arguments, str):
         try:
-            arguments = _object(arguments if arguments.strip() or _requires(spec) else "{}")
+            arguments = _object(arguments if arguments.strip() or _has_required_parameters(spec) else "{}")
         except RepeatedKeyError:
             return _TWICE
         except StrictJsonError:
@@ -186,7 +186,7 @@ def _risk(definition: Json) -> Json:
     return risk if isinstance(risk, dict) else {}
 
 
-def _requires(spec: ToolSpec) -> bool:
+def _has_required_parameters(spec: ToolSpec) -> bool:
     return bool(spec.parameters.get("required"))
 
 

@@ -87,7 +87,7 @@ def verify_log(store: StoreFile, *, noted: NotedHash | None) -> Iterator[str]:
             hash_noted = page[noted.seq - seq - 1][2]
         seq, _, last_hash = page[-1]
     if noted is not None and hash_noted != noted.hash:
-        raise AuditError(_not_as_noted(noted, found=hash_noted, last=seq))
+        raise AuditError(_describe_mismatch(noted, found=hash_noted, last=seq))
     _check_triggers(store)
     yield f"{seq} lines, none of them changed or missing"
     if noted is not None:
@@ -125,7 +125,7 @@ def _describe_broken_line(number: int, row: KeptLine) -> str:
     return f"line {number} of the audit log is not as it was written: {audit_line({'seq': seq, **line})}"
 
 
-def _not_as_noted(noted: NotedHash, *, found: str | None, last: int) -> str:
+def _describe_mismatch(noted: NotedHash, *, found: str | None, last: int) -> str:
     if found is None:
         return f"line {noted.seq} of the audit log is gone: it ends with line {last}, so its end was cut off"
     return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"

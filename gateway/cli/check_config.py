@@ -9,7 +9,7 @@ from gateway.config.schema.context import StageUse
 from gateway.config.values.secret import mask
 from gateway.registry.loader import find_plugin
 from gateway.server.banner import TRUST, store_name
-from gateway.workflows.folder import offered_workflows
+from gateway.workflows.folder import load_offered_workflows
 
 _LONGEST_OPTIONS = 100
 
@@ -27,7 +27,7 @@ def describe_config(loaded: LoadedConfig, *, warnings: Sequence[str] = ()) -> It
         yield f"  warning     {warning}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  services    {', '.join(_services(settings)) or 'none'}"
-    yield f"  workflows   {', '.join(offered_workflows(settings).workflows) or 'none'}"
+    yield f"  workflows   {', '.join(load_offered_workflows(settings).workflows) or 'none'}"
     yield f"  store       {store_name(settings)}"
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"

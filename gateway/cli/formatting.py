@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gateway.approvals.escaping import escape_line, shown_arguments, shown_json, shown_name
-from gateway.approvals.texts import REASON_CHARS, utc
+from gateway.approvals.escaping import escape_line, format_shown_arguments, format_shown_json, format_shown_name
+from gateway.approvals.texts import REASON_CHARS, convert_to_utc
 
 #: A part of a gateway's answer.
 View: TypeAlias = Mapping[str, Any]
@@ -30,7 +30,7 @@ def word(view: View, name: str) -> str:
 
 def format_time(view: View, name: str) -> str:
     value = view.get(name)
-    return f"{utc(value):%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, int | float) else "unknown time"
+    return f"{convert_to_utc(value):%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, int | float) else "unknown time"
 
 
 def views(value: object) -> list[View]:
@@ -60,7 +60,7 @@ def approval_summary(view: View) -> Iterator[str]:
     until = f", until {format_time(view, 'expires_at')}" if view.get("state") == "pending" else ""
     yield f"{word(view, 'id')}  {word(view, 'state')}{until}"
     yield f"  {call_line(view)}"
-    if why := _why(view):
+    if why := _format_reason(view):
         yield f"  held because: {why}"
     if count := format_approvals(view):
         yield f"  approvals: {count}"
@@ -84,7 +84,7 @@ def approval_lines(view: View) -> Iterator[str]:
     if is_edited:
         yield "edited by a person who approved; the model had asked for"
         yield from _call(view, view.get("arguments"), whole=True)
-    if why := _why(view):
+    if why := _format_reason(view):
         yield f"held because  {why}"
     if count := format_approvals(view):
         yield f"approvals     {count}"
@@ -112,7 +112,7 @@ def call_line(view: View) -> str:
     """Format a call on one line; of long arguments the beginning, and how much there is more."""
     edited = view.get("edited_arguments")
     arguments = view.get("arguments") if edited is None else edited
-    return f"{shown_name(str(view.get('tool')))} {shown_json(arguments, LINE_CHARS)}"
+    return f"{format_shown_name(str(view.get('tool')))} {format_shown_json(arguments, LINE_CHARS)}"
 
 
 def format_approvals(view: View) -> str:
@@ -137,11 +137,13 @@ def _decision(view: View) -> Iterator[str]:
 
 def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str]:
     """Format a call; `whole`: in full, however long, for the person who decides."""
-    yield f"  {shown_name(str(view.get('tool')))}"
-    yield from _indent_lines(shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4)
+    yield f"  {format_shown_name(str(view.get('tool')))}"
+    yield from _indent_lines(
+        format_shown_arguments(arguments if isinstance(arguments, dict) else {}, whole=whole), by=4
+    )
 
 
-def _why(view: View) -> str:
+def _format_reason(view: View) -> str:
     reason, rule = escape_line(str(view.get("reason") or ""), REASON_CHARS), word(view, "rule")
     return f"{reason} [{rule}]".lstrip() if rule else reason
 
@@ -207,7 +209,7 @@ def _step(step: View) -> Iterator[str]:
     yield ""
     yield f"step {word(step, 'number')}  {word(step, 'state')}  {verdict}"
     yield from _call(step, step.get("arguments"))
-    if why := _why(step):
+    if why := _format_reason(step):
         yield f"  because: {why}"
     if isinstance(step.get("late"), str):
         yield f"  seen late: {escape_line(step['late'], RESULT_CHARS)}"
@@ -229,7 +231,7 @@ def _end(view: View) -> Iterator[str]:
 def _text(answer: View) -> str:
     """Return the text; the JSON of an answer that is not text."""
     content = answer.get("content")
-    return content if isinstance(content, str) else shown_json(answer)
+    return content if isinstance(content, str) else format_shown_json(answer)
 
 
 def _indent_lines(text: str, *, by: int) -> Iterator[str]:
@@ -244,7 +246,7 @@ def audit_line(view: View) -> str:
     """Format an entry of the audit log on one line; of a run as a whole it names no call."""
     by = f" by {word(view, 'by')} ({word(view, 'via')})" if view.get("by") else ""
     call = (
-        f"  {shown_name(str(view['tool']))} {word(view, 'sha256')}, step {word(view, 'step')}"
+        f"  {format_shown_name(str(view['tool']))} {word(view, 'sha256')}, step {word(view, 'step')}"
         if view.get("tool")
         else ""
     )

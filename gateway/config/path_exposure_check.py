@@ -43,7 +43,9 @@ class _Own:
 def check_places(document: Document) -> None:
     """Report missing paths, and paths that give a model more than was intended, of tools that come with the gateway."""
     tools = list(_tools(document))
-    own = list(_own(document)) if tools else []  # without tools the plugin of the store is not imported here
+    own = (
+        list(_list_gateway_files(document)) if tools else []
+    )  # without tools the plugin of the store is not imported here
     for options, plugin, folder in tools:
         _check(document, options, plugin, own, folder=folder)
 
@@ -59,7 +61,7 @@ def check_reach(document: Document, options: KeyPath, plugin: Plugin[Any, Any], 
 
     `store`: the file of a store that does not come with the gateway.
     """
-    own = [*_own(document), *([_Own(_STORE, store)] if store is not None else [])]
+    own = [*_list_gateway_files(document), *([_Own(_STORE, store)] if store is not None else [])]
     _check(document, options, plugin, own, folder=Path())
 
 
@@ -155,7 +157,7 @@ def _is_there(document: Document, path: KeyPath, given: Reach) -> bool:
     return False
 
 
-def _own(document: Document) -> Iterator[_Own]:
+def _list_gateway_files(document: Document) -> Iterator[_Own]:
     if document.path is not None:
         yield _Own("the configuration", document.path)
     url = document.get("store")

@@ -55,17 +55,17 @@ def merge_configs(new: LoadedConfig, *, old: LoadedConfig) -> LoadedConfig:
         log.warning("reload: 'metrics.enabled' changed, which needs a restart; the old value stays in use")
     enabled = {"enabled": old.settings.metrics.enabled}
     fixed["metrics"] = new.settings.metrics.model_copy(update=enabled)
-    fixed["mcp"] = _with_door(new.settings.mcp, old=old.settings.mcp)
+    fixed["mcp"] = _keep_old_mcp_endpoint(new.settings.mcp, old=old.settings.mcp)
     merged = new.settings.model_copy(update=fixed)
     place = "configuration" if new.file is None else str(new.file)
-    problems = [Problem(place, path, message) for path, message in _against(new, merged, old)]
+    problems = [Problem(place, path, message) for path, message in _list_objections(new, merged, old)]
     if problems:
         raise ConfigError(tuple(problems))
     return replace(new, settings=merged)
 
 
-def _with_door(new: Mcp, *, old: Mcp) -> Mcp:
-    """Return the section with the door of the old one as far as only a restart opens, moves or closes it."""
+def _keep_old_mcp_endpoint(new: Mcp, *, old: Mcp) -> Mcp:
+    """Return the section with the old path and sessions of `mcp.serve`, which only a restart changes."""
     if new.serve is None or old.serve is None:
         serve = old.serve
     else:
@@ -76,11 +76,11 @@ def _with_door(new: Mcp, *, old: Mcp) -> Mcp:
     return new.model_copy(update={"serve": serve})
 
 
-def _against(new: LoadedConfig, merged: Settings, old: LoadedConfig) -> Iterator[tuple[str, str]]:
+def _list_objections(new: LoadedConfig, merged: Settings, old: LoadedConfig) -> Iterator[tuple[str, str]]:
     """Yield the reasons against the reload, each with its path."""
     if new.empty and not old.empty:
         yield "", "the file is empty, and the one in use is not: restart the gateway if that is meant"
-    elif new.text is not None and old.text is not None and _is_cut(new.text, of=old.text):
+    elif new.text is not None and old.text is not None and _looks_truncated(new.text, of=old.text):
         yield (
             "",
             "the file is the beginning of the one in use, or ends within a line: it looks cut short; if it is meant, "
@@ -99,7 +99,7 @@ def _against(new: LoadedConfig, merged: Settings, old: LoadedConfig) -> Iterator
         )
 
 
-def _is_cut(text: str, *, of: str) -> bool:
+def _looks_truncated(text: str, *, of: str) -> bool:
     """Return whether `text` looks like the result of an unfinished write of another text."""
     if of.endswith("\n") and not text.endswith("\n"):
         return True

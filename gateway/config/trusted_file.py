@@ -31,7 +31,7 @@ def read_trusted_file(file: Path, *, folder: Path, user: int | None = None) -> b
                 raise UnsafePluginError(
                     f"{str(file)!r} is behind a link that leads out of {str(folder)!r}: put the file itself there"
                 )
-        for place in dict.fromkeys((*_down(home, parent), *_down(home, real.parent))):
+        for place in dict.fromkeys((*_walk_down(home, parent), *_walk_down(home, real.parent))):
             _check(place, place.stat(), user=user)
         if not real.is_file():
             raise UnsafePluginError(f"{str(file)!r} is no ordinary file")
@@ -47,7 +47,7 @@ def read_trusted_file(file: Path, *, folder: Path, user: int | None = None) -> b
     return source
 
 
-def _down(home: Path, place: Path) -> Iterator[Path]:
+def _walk_down(home: Path, place: Path) -> Iterator[Path]:
     """Yield `home` and the folders below it on the way to `place`."""
     yield home
     for part in place.relative_to(home).parts:

@@ -10,8 +10,8 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, Stri
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from gateway.approvals.escaping import NAME_CHARS, Language, escape_line, shown_name
-from gateway.approvals.texts import utc
+from gateway.approvals.escaping import NAME_CHARS, Language, escape_line, format_shown_name
+from gateway.approvals.texts import convert_to_utc
 from gateway.approvals.view import get_waiting_arguments
 from gateway.console.translation import rule_sentence, translated_reason, translator
 from gateway.console.visible_text import exact_arguments, exact_json, exact_text, exact_value
@@ -58,7 +58,7 @@ class TemplateRenderer:
             amount=shown_amount,
             seconds=shown_seconds,
             shown=shown_line,
-            tool=shown_name,
+            tool=format_shown_name,
             exact=exact_text,
             value=exact_value,
             pretty=pretty_json,
@@ -95,14 +95,14 @@ def shown_time(time_s: float | None) -> Markup:
     """Return a Unix time as HTML: in UTC, which a script of the page replaces by the reader's zone."""
     if time_s is None:
         return Markup("")
-    at = utc(time_s)
+    at = convert_to_utc(time_s)
     exact = f"{at:%Y-%m-%dT%H:%M:%S.}{at.microsecond // 1000:03}Z"
     return Markup(f'<time datetime="{exact}">{_text(at)}</time>')  # noqa: S704 - digits and dashes only
 
 
 def shown_day(time_s: float) -> str:
     """Return a Unix time as the value of an `<input type="datetime-local">` in UTC."""
-    return f"{utc(time_s):%Y-%m-%dT%H:%M}"
+    return f"{convert_to_utc(time_s):%Y-%m-%dT%H:%M}"
 
 
 def _text(at: datetime) -> str:

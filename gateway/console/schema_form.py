@@ -118,11 +118,11 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
     )
     options = facts.get("enum") if isinstance(facts.get("enum"), list) else [True, False] if kind == "boolean" else None
     texts = [option if isinstance(option, str) else exact_json(option) for option in options or ()]
-    can_choose = len(set(texts)) == len(texts) and not any("\n" in text or not _survives(text) for text in texts)
-    if options and can_choose and (not is_there or any(_same(value, option) for option in options)):
-        at = next((texts[i] for i, option in enumerate(options) if is_there and _same(value, option)), "")
+    can_choose = len(set(texts)) == len(texts) and not any("\n" in text or not _survives_form(text) for text in texts)
+    if options and can_choose and (not is_there or any(_is_same_json(value, option) for option in options)):
+        at = next((texts[i] for i, option in enumerate(options) if is_there and _is_same_json(value, option)), "")
         return replace(plain, control="choice", text=at, choices=texts, values=options)
-    if kind == "string" and (not is_there or (isinstance(value, str) and _survives(value))):
+    if kind == "string" and (not is_there or (isinstance(value, str) and _survives_form(value))):
         text = value if isinstance(value, str) else ""
         return replace(plain, control="text" if "\n" in text or len(text) > LINE_CHARS else "line", text=text)
     if kind in ("integer", "number") and (not is_there or _is_number(value)):
@@ -130,7 +130,7 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
     return plain
 
 
-def _survives(text: str) -> bool:
+def _survives_form(text: str) -> bool:
     """Return whether a form control shows and returns every character of a text."""
     lines = _SPACES.sub(" ", text).split("\n")
     return all(escape_line(line).replace("\\\\", "\\") == line for line in lines)
@@ -140,7 +140,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _same(left: object, right: object) -> bool:
+def _is_same_json(left: object, right: object) -> bool:
     """Return whether two values are the same JSON: neither true nor 1.0 is 1, at any depth."""
     return exact_json(left) == exact_json(right)
 

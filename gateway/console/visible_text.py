@@ -23,10 +23,10 @@ from gateway.approvals.escaping import (
     RUN_CHARS,
     Language,
     escape_line,
+    format_shown_json,
+    format_shown_name,
     left_out,
     remarks,
-    shown_json,
-    shown_name,
 )
 from gateway.contracts.canonical_json import canonical
 
@@ -47,7 +47,7 @@ CONTEXT_LINES: Final = 3
 #: So many lines of a comparison are shown.
 DIFFERENCE_LINES: Final = 5_000
 
-#: What `shown` and `shown_json` write in place of a character that does not show, or of many.
+#: What `shown` and `format_shown_json` write in place of a character that does not show, or of many.
 _NOT_ASCII = re.compile("[^\n\x20-\x7e]")
 _WRITTEN_OUT = re.compile(r"(?:\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf]))+")
 
@@ -148,7 +148,7 @@ def exact_value(value: Any, *, limit: int | None = None) -> Markup:
     """Return a JSON value as HTML: a text of several lines as lines, everything else as canonical JSON."""
     if isinstance(value, str) and "\n" in value:
         return exact_text(value, limit=limit)
-    return _join_markup([_span("line", _mark_escapes(shown_json(value, limit)))])
+    return _join_markup([_span("line", _mark_escapes(format_shown_json(value, limit)))])
 
 
 def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False) -> ShownArguments:
@@ -165,11 +165,11 @@ def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
         entries[name] = entry
     rest = {name: value for name, value in arguments.items() if name not in entries}
     note = left_out(rest, language=language)[2:] if rest else ""
-    is_whole = not rest and not any(len(name) > NAME_CHARS or _is_cut(value) for name, value in arguments.items())
+    is_whole = not rest and not any(len(name) > NAME_CHARS or _is_shortened(value) for name, value in arguments.items())
     return ShownArguments([entries[name] for name in sorted(entries)], note, is_whole)
 
 
-def _is_cut(value: Any) -> bool:
+def _is_shortened(value: Any) -> bool:
     """Return whether a card shows only the beginning of a value."""
     source = _source(value)
     return len(source) > _brief_chars(source) or source.count("\n") >= BRIEF_LINES
@@ -189,13 +189,13 @@ def _source(value: Any) -> str:
 
 def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:
     found = remarks(f"{name} {shown_source(value)}", language=language)
-    shown_as = shown_name(name, whole=limit is None)
+    shown_as = format_shown_name(name, whole=limit is None)
     return ShownArgument(shown_as, exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
 
 
 def shown_source(value: Any) -> str:
     """Return the text that remarks are about: a string as it is, else canonical JSON."""
-    return value if isinstance(value, str) else shown_json(value)
+    return value if isinstance(value, str) else format_shown_json(value)
 
 
 def exact_json(value: object) -> str:
@@ -287,7 +287,7 @@ def _build_skipped_line(count: int) -> Iterator[DifferenceLine]:
 
 
 def _mark_escapes(text: str) -> Markup:
-    """Return text of `shown` or `shown_json` as HTML in which the written-out characters are marked."""
+    """Return text of `shown` or `format_shown_json` as HTML in which the written-out characters are marked."""
     if "\\" not in text:  # nothing is written out: a page has thousands of such lines
         return escape(text)
     parts: list[str] = []

@@ -82,6 +82,7 @@ class CallRun:
         self.report_progress(CallProgress(f"Step {number + 1} of {total}: {step}"))
 
     def report_progress(self, progress: CallProgress) -> None:
+        """Pass a report on to the client, with cleaned text and, in a workflow, the count of steps."""
         if self.tell is None:
             return
         message = progress.message
@@ -94,7 +95,7 @@ class CallRun:
 
 
 def fingerprint_call(wanted: WantedCall) -> str:
-    """Return what makes two calls the same: the caller, the end user, the tool and its arguments."""
+    """Return the hash of caller, end user, tool and arguments, by which equal calls are found."""
     caller = wanted.identity.caller
     named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
     return fingerprint(
@@ -107,7 +108,7 @@ def fingerprint_call(wanted: WantedCall) -> str:
 
 
 def build_idempotency_key(wanted: WantedCall) -> str | None:
-    """Return the client's own word for a call as it is stored: the same word of two end users is two."""
+    """Return the client's key for a call, made distinct for each end user; None without one."""
     if wanted.idempotency_key is None or wanted.user is None:
         return wanted.idempotency_key
     return f"{wanted.user}\n{wanted.idempotency_key}"

@@ -16,7 +16,7 @@ from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.runs.live_run import cancelled_again
+from gateway.runs.live_run import rebuild_cancellation
 
 log = logging.getLogger("gateway")
 
@@ -48,7 +48,7 @@ class Chain:
     guarded: Callable[[Handler], Handler] | None = None
 
     def find_resume_handler(self) -> Handler | None:
-        """Return what a stored run continues in: the chain as `looping` returns it, inside its guards of answers."""
+        """Return the part of the chain that a resumed run goes through, inside the answer guards; or None."""
         looping = self.find_loop_handler()
         return looping if looping is None or self.guarded is None else self.guarded(looping)
 
@@ -70,7 +70,7 @@ def fold(
     handler = core
     handlers: list[Handler] = []
     for link in reversed(links):
-        handler = _around(link, handler, counters=counters, clock=clock)
+        handler = _wrap_stage(link, handler, counters=counters, clock=clock)
         if tracer is not None and not link.runs_tools:  # what the loop does is below the run itself
             handler = _trace_stage(link.name, handler, tracer)
         handlers.append(handler)
@@ -79,13 +79,14 @@ def fold(
 
     def with_guards(inner: Handler) -> Handler:
         for link in reversed(guards):
-            inner = _around(link, inner, counters=counters, clock=clock)
+            inner = _wrap_stage(link, inner, counters=counters, clock=clock)
         return inner
 
     return Chain(name, tuple(links), handler, tuple(reversed(handlers)), with_guards if guards else None)
 
 
-def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
+def _wrap_stage(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
+    """Return a handler that runs a stage around `inner`: it times the stage and contains its failures."""
     what = f"the stage {link.name!r}"
 
     async def handle(exchange: Exchange) -> Reply:
@@ -105,7 +106,7 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 
         began = clock.monotonic()
         try:
-            with _cancellable():
+            with _preserve_cancellation():
                 reply = await link.stage(exchange, call_next)
             if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
                 return reply  # it is another stage's, which has its guards
@@ -113,7 +114,7 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
         except BaseException as error:
             if passed is not None:  # no stage owns the reply that it had
                 await passed.release()
-            if called or link.on_error == "fail" or not _is_its_own(error):
+            if called or link.on_error == "fail" or not _is_stage_failure(error):
                 raise survivable(error, what)  # noqa: B904  # it names its origin
             log.error("%s failed and is skipped (on_error: skip)", what, exc_info=survivable(error, what))
             counters.count("stage_skips", stage=link.name)
@@ -134,13 +135,13 @@ def _trace_stage(stage: str, handler: Handler, tracer: Tracer) -> Handler:
     return handle
 
 
-def _is_its_own(error: BaseException) -> bool:
+def _is_stage_failure(error: BaseException) -> bool:
     """Return whether an error is a stage's failure, and neither an answer for the client nor a cancellation."""
     return (is_ending(error) or isinstance(error, Exception)) and not isinstance(error, GatewayError)
 
 
 @contextmanager
-def _cancellable() -> Iterator[None]:
+def _preserve_cancellation() -> Iterator[None]:
     """Cancel the task at the end of the block if it was cancelled meanwhile, and a stage took that for its own.
 
     The run has no client, no process or no lease any more. An answer that goes on would pass for a whole one.
@@ -150,14 +151,14 @@ def _cancellable() -> Iterator[None]:
     before = task.cancelling()
     yield
     if task.cancelling() > before:
-        raise cancelled_again(task)
+        raise rebuild_cancellation(task)
 
 
 def _contain_reply(reply: Reply, stage: str) -> Reply:
     """Return `reply` with its stream and release contained, so that neither can end the process."""
 
     async def stream(emit: Emit) -> None:
-        with contained(f"the answer of the stage {stage!r}"), _cancellable():
+        with contained(f"the answer of the stage {stage!r}"), _preserve_cancellation():
             await reply.stream(emit)
 
     async def release() -> None:

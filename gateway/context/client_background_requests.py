@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
-from gateway.dialects.message_identity import content_text
+from gateway.dialects.message_identity import get_content_text
 
 #: The header's value for a request that is a user's own, whatever its words look like.
 NO_TASK: Final = "none"
@@ -32,7 +32,7 @@ _I = re.IGNORECASE
 
 
 def _join_patterns(known: Mapping[str, str]) -> re.Pattern[str]:
-    """Return one expression for all of them. The `lastgroup` of its match is the task."""
+    """Return one pattern for all tasks; the `lastgroup` of its match is the task."""
     return re.compile("|".join(f"(?P<{task}>{pattern})" for task, pattern in known.items()), _I)
 
 
@@ -108,7 +108,7 @@ _THEY = re.compile(rf"^\W{{0,4}}(?:{'|'.join(_USERS)})\W{{0,3}}:", _I | re.MULTI
 _WE = re.compile(r"^\W{0,4}(?:ai|assistant|bot|chatgpt|model)\W{0,3}:", _I | re.MULTILINE)
 
 
-def asked_task(said: str | None, messages: Sequence[Mapping[str, object]], *, look: bool) -> str | None:
+def find_requested_task(said: str | None, messages: Sequence[Mapping[str, object]], *, look: bool) -> str | None:
     """Return the task of a request: by its header, else by its words if `look` is true.
 
     Raises GatewayError (invalid_header).
@@ -126,47 +126,48 @@ def find_task(messages: Sequence[Mapping[str, object]]) -> str | None:
     said = [message for message in messages if message.get("role") not in ("system", "developer")]
     if not said:
         return None
-    told = [content_text(m.get("content")).lstrip() for m in messages if m.get("role") in ("system", "developer")]
+    told = [get_content_text(m.get("content")).lstrip() for m in messages if m.get("role") in ("system", "developer")]
     for persona in told:
-        look = _known_persona if len(persona) <= _KEPT_CHARS else _persona
+        look = _match_cached_persona if len(persona) <= _KEPT_CHARS else _match_persona
         if (task := look(persona)) is not None:
             return task
     if said[-1].get("role") != "user":
         return None
-    text, alone = content_text(said[-1].get("content")).strip(), len(said) == 1
-    if (task := _first(_OPENINGS, text)) is not None:
+    text, alone = get_content_text(said[-1].get("content")).strip(), len(said) == 1
+    if (task := _match_first(_OPENINGS, text)) is not None:
         return task
     if alone and (heading := _HEADING.match(text)) is not None:
-        task = _first(_UNDER_HEADING, text[heading.end() : heading.end() + _HEAD_CHARS])
+        task = _match_first(_UNDER_HEADING, text[heading.end() : heading.end() + _HEAD_CHARS])
         if task is not None:
             return task
-    if (alone or len(text) <= _LAST_CHARS) and (task := _title(text)) is not None:
+    if (alone or len(text) <= _LAST_CHARS) and (task := _match_title_task(text)) is not None:
         return task
     return "about_chat" if alone and _asks_about_a_quoted_chat(text) else None
 
 
-def _persona(text: str) -> str | None:
+def _match_persona(text: str) -> str | None:
     """Return the task that a system message is for, if it is for nothing else."""
-    return _first(_PERSONAS, text) or _title(text)
+    return _match_first(_PERSONAS, text) or _match_title_task(text)
 
 
 @lru_cache(maxsize=_KEPT)
-def _known_persona(text: str) -> str | None:
-    return _persona(text)
+def _match_cached_persona(text: str) -> str | None:
+    return _match_persona(text)
 
 
-def _first(known: re.Pattern[str], text: str) -> str | None:
+def _match_first(known: re.Pattern[str], text: str) -> str | None:
     found = known.match(text)
     return None if found is None else found.lastgroup
 
 
-def _has_one(words: Sequence[str], folded: str) -> bool:
+def _contains_any(words: Sequence[str], folded: str) -> bool:
     return any(map(folded.__contains__, words))
 
 
-def _title(text: str) -> str | None:
+def _match_title_task(text: str) -> str | None:
+    """Return the task `title` for a text that requests the title of a chat; else None."""
     head = text[:_HEAD_CHARS]
-    if not _has_one(_TITLES, folded := head.casefold()) or not _has_one(_CHATS, folded):
+    if not _contains_any(_TITLES, folded := head.casefold()) or not _contains_any(_CHATS, folded):
         return None
     found = _TITLE.search(head, 0, 400)
     is_one = found is not None and _OF_A_CHAT.search(head) and _NOTHING_ELSE.search(head)
@@ -177,7 +178,7 @@ def _asks_about_a_quoted_chat(text: str) -> bool:
     """Return whether the text quotes a chat, in tags or line by line, and has an instruction before or behind it."""
     quoted = text[:_QUOTE_CHARS]
     is_tagged = "</" in quoted and _TAG.search(quoted) is not None
-    if not is_tagged and not (_has_one(_USERS, quoted.casefold()) and _THEY.search(quoted) and _WE.search(quoted)):
+    if not is_tagged and not (_contains_any(_USERS, quoted.casefold()) and _THEY.search(quoted) and _WE.search(quoted)):
         return False
     around = f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
     wanted = _ABOUT_A_CHAT.search(around)

@@ -37,19 +37,19 @@ def parse_context_headers(head: RequestHead) -> Mapping[str, str]:
         name = header.decode("latin-1").removeprefix(_PREFIX)
         value = _decode_header(raw).strip()
         if name not in HEADERS:
-            raise _unknown_header(name)
+            raise _build_unknown_header_error(name)
         if not value and name in _FILLED_IN:
             continue
         if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
             text = f"{_title(name)} must have a value of 1 to {ID_LIMIT_CHARS} printable characters; leave it out else."
             raise GatewayError("invalid_header", text, param=_PREFIX + name)
         if value not in _WORDS.get(name, (value,)):
-            raise _wrong_word(name, value)
+            raise _build_invalid_value_error(name, value)
         steering[name] = value
     return steering
 
 
-def end_user(steering: Mapping[str, str], body: Json) -> str | None:
+def find_end_user(steering: Mapping[str, str], body: Json) -> str | None:
     """Return the end user by X-Context-User, else by the body's `user` or `safety_identifier`, else None.
 
     OpenAI's API has the latter in the place of the former. Raises GatewayError (invalid_field).
@@ -68,7 +68,7 @@ def end_user(steering: Mapping[str, str], body: Json) -> str | None:
 
 def read_end_user(head: RequestHead) -> str | None:
     """Return the end user whom the head of a request names (X-Context-User). Raises GatewayError (invalid_header)."""
-    return end_user(parse_context_headers(head), {})
+    return find_end_user(parse_context_headers(head), {})
 
 
 def parse_tool_names(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -79,19 +79,19 @@ def parse_tool_names(text: str, known: Collection[str]) -> tuple[str, ...]:
     """
     wanted = tuple(name.strip() for name in text.split(","))
     for name in wanted:
-        if not any(_fits(name, tool) for tool in known):
-            raise no_such("tools", "tool", name, known)
+        if not any(_matches_tool(name, tool) for tool in known):
+            raise build_unknown_name_error("tools", "tool", name, known)
     return wanted
 
 
-def no_such(
+def build_unknown_name_error(
     header: str, kind: str, given: str, known: Collection[str], *, code: str = "invalid_header"
 ) -> GatewayError:
     """Return the refusal of a name in the header X-Context-`header`. `known` are the valid names."""
-    return GatewayError(code, no_such_text(kind, given, known, place=_title(header)), param=_PREFIX + header)
+    return GatewayError(code, format_unknown_name(kind, given, known, place=_title(header)), param=_PREFIX + header)
 
 
-def no_such_text(kind: str, given: str, known: Collection[str], *, place: str) -> str:
+def format_unknown_name(kind: str, given: str, known: Collection[str], *, place: str) -> str:
     """Return the text of a refused name at this place of a request. `known` are the valid names."""
     names = sorted(known)
     there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
@@ -99,13 +99,14 @@ def no_such_text(kind: str, given: str, known: Collection[str], *, place: str) -
     return f"There is no {kind} {quote_word(given)} ({place}){hint} There are: {there_are or 'none'}."
 
 
-def _unknown_header(name: str) -> GatewayError:
+def _build_unknown_header_error(name: str) -> GatewayError:
     there_are = ", ".join(map(_title, HEADERS))
     text = f"There is no header {quote_word(_title(name))}{nearest(name, list(HEADERS)) or '.'} There are: {there_are}."
     return GatewayError("invalid_header", text, param=_PREFIX + name)
 
 
-def _wrong_word(name: str, value: str) -> GatewayError:
+def _build_invalid_value_error(name: str, value: str) -> GatewayError:
+    """Return the error of a header whose value is not one of its words."""
     if name == "mode" and value == "passthrough":
         text = "X-Context-Mode: this path has no passthrough; send the request to '/v1', or leave the header out."
     else:
@@ -126,5 +127,5 @@ def _title(name: str) -> str:
     return f"X-Context-{name[:ID_LIMIT_CHARS].capitalize()}"
 
 
-def _fits(name: str, tool: str) -> bool:
+def _matches_tool(name: str, tool: str) -> bool:
     return fnmatchcase(tool, name) or (tool.endswith(".*") and name.startswith(tool[:-1]))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.approvals.chat_replies import REPLY_CHARS, named_approvals
+from gateway.approvals.chat_replies import REPLY_CHARS, find_named_approvals
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.contracts.check_word import ID, WORD, is_expected_word
@@ -28,9 +28,7 @@ _PENDING: Final = 200
 _PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
 
 
-async def is_of_what_was_shown(
-    approval: Approval, decision: ChatDecision, exchange: Exchange, *, store: Journal
-) -> bool:
+async def is_for_shown_call(approval: Approval, decision: ChatDecision, exchange: Exchange, *, store: Journal) -> bool:
     """Return whether the decision counts for this approval, which is pending.
 
     Raises StoreError, and GatewayError (approval_stale) if the client showed its person other arguments.
@@ -47,7 +45,7 @@ async def is_of_what_was_shown(
     answers = [message for message in exchange.body["messages"] if message.get("role") == "assistant"]
     if answers:
         pair = {(approval.id, expected)}
-        return _pairs(answers) == pair and _pairs(answers[-1:]) == pair
+        return _extract_id_word_pairs(answers) == pair and _extract_id_word_pairs(answers[-1:]) == pair
     caller = exchange.caller
     pending = await store.approvals(
         tenant=caller.tenant, state="pending", conversation=exchange.conversation, limit=_PENDING
@@ -56,17 +54,17 @@ async def is_of_what_was_shown(
     return [other.id for other in pending if (other.caller, other.user) == whose] == [approval.id]
 
 
-def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
+def list_last_questions(messages: Sequence[Json]) -> tuple[str, ...]:
     """Return the approval ids in the last answer, if only user messages follow it; else ()."""
     last = next((message for message in reversed(messages) if message.get("role") != "user"), {})
     if last is messages[-1] or last.get("role") != "assistant":
         return ()
-    found = (name for text in _texts(last.get("content")) for name in named_approvals(text[-REPLY_CHARS:]))
+    found = (name for text in _get_texts(last.get("content")) for name in find_named_approvals(text[-REPLY_CHARS:]))
     return tuple(dict.fromkeys(found))
 
 
 def check_one_run(named: Sequence[Approval]) -> None:
-    """Check that these approvals are of one run, whose answer the request gets. Raises GatewayError (invalid_field)."""
+    """Raise GatewayError (invalid_field) unless these approvals belong to a single run."""
     of_runs: dict[str, list[str]] = {}
     for approval in named:
         of_runs.setdefault(approval.run_id, []).append(approval.id)
@@ -80,7 +78,7 @@ def check_one_run(named: Sequence[Approval]) -> None:
 
 
 def _check_shown(approval: Approval, decision: ChatDecision) -> None:
-    """Check what the client showed of the call, if its request contains that. Raises GatewayError."""
+    """Raise GatewayError if the client showed the user another call than the one that waits."""
     shown_calls = [call for call in decision.shown if call.approval_id == approval.id]
     if approval.edited is not None:  # the call before that, which the conversation may show, too, is another one
         shown_calls = shown_calls[-1:] or [ShownCall(approval.id, approval.tool, "")]
@@ -97,13 +95,13 @@ def _check_shown(approval: Approval, decision: ChatDecision) -> None:
             )
 
 
-def _pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:
-    """Return the pairs of an approval id and the word behind it in these messages."""
-    texts = (text for answer in answers for text in _texts(answer.get("content")))
+def _extract_id_word_pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:
+    """Return each approval id in these messages with the check word behind it."""
+    texts = (text for answer in answers for text in _get_texts(answer.get("content")))
     return {(found["id"].lower(), found["word"].upper()) for text in texts for found in _PAIR.finditer(text)}
 
 
-def _texts(content: object) -> list[str]:
+def _get_texts(content: object) -> list[str]:
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return [text for text in texts if isinstance(text, str)]

@@ -12,7 +12,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.dialects.chat_request import client_tools, may_call_tools, whole_text
+from gateway.dialects.chat_request import client_tools, get_whole_text, may_call_tools
 from gateway.model.adaptation.quirks import sort_quirks
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelCandidate
@@ -42,7 +42,7 @@ class Explainer:
         called = (
             None
             if exchange.job.task is not None
-            else find_workflow_call(whole_text(exchange.body), self.lane.workflows)
+            else find_workflow_call(get_whole_text(exchange.body), self.lane.workflows)
         )
         if called is not None:
             workflow, parameters = called
@@ -74,15 +74,17 @@ class Explainer:
             # None: a stage answers by itself, and no model is asked.
             "messages": None if seen is None else body["messages"],
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
-            "tools": self._tools(exchange) if seen is not None and any(link.runs_tools for link in links) else [],
+            "tools": self._describe_tools(exchange)
+            if seen is not None and any(link.runs_tools for link in links)
+            else [],
             "model": self.model or body.get("model"),
             "upstream": candidates.upstream,
             # What is tried, in this order.
-            "candidates": [self._described_candidate(one, body, exchange.caller) for one in candidates.models],
+            "candidates": [self._describe_candidate(one, body, exchange.caller) for one in candidates.models],
         }
 
-    def _described_candidate(self, candidate: ModelCandidate, body: Json, caller: Caller) -> Json:
-        """Return a model that is tried, and what is left out or changed for it."""
+    def _describe_candidate(self, candidate: ModelCandidate, body: Json, caller: Caller) -> Json:
+        """Return a candidate's model, upstream and quirks."""
         model, upstream = candidate.get_model_name(body), candidate.upstream
         quirks = sort_quirks(self.core.get_quirks(upstream, model, caller=caller))
         return {"model": model, "upstream": upstream.name, "quirks": quirks}
@@ -101,8 +103,8 @@ class Explainer:
             verdict = (await self.judge.examine_call(planned, exchange)).verdict
         return {"tool": call["tool"], **asdict(verdict)}
 
-    def _tools(self, exchange: Exchange) -> list[Json]:
-        """Return our tools that the model may call. A client's tool of the same name wins."""
+    def _describe_tools(self, exchange: Exchange) -> list[Json]:
+        """Return the gateway's callable tools; a client's tool of the same name replaces one."""
         if not may_call_tools(exchange):
             return []
         theirs = client_tools(exchange.body)
@@ -123,11 +125,11 @@ class _Recorder:
     async def __call__(self, exchange: Exchange) -> Reply:
         self.seen = self.seen or exchange
         self._asked.set()
-        return Reply(_silent)
+        return Reply(_wait_forever)
 
     async def run_until_request(self, reply: Reply) -> None:
         """Run the chain until it calls the model or ends. Raises the chain's error."""
-        answering = asyncio.ensure_future(reply.stream(_ignore))
+        answering = asyncio.ensure_future(reply.stream(_ignore_chunk))
         claim = asyncio.ensure_future(self._asked.wait())
         try:
             await asyncio.wait({answering, claim}, return_when=asyncio.FIRST_COMPLETED)
@@ -139,16 +141,17 @@ class _Recorder:
             answering.result()
 
 
-async def _silent(_tell: Emit) -> None:
+async def _wait_forever(_tell: Emit) -> None:
     """Wait without end: the run is ended before an answer could have effects."""
     await asyncio.Event().wait()
 
 
-def _ignore(_chunk: Chunk) -> None:
+def _ignore_chunk(_chunk: Chunk) -> None:
     """Ignore a chunk: a chain that is only explained has no reader."""
 
 
 def _describe_intent(intent: Intent) -> Json:
+    """Return the fields of an intent for the explanation."""
     return {
         "kind": intent.kind,
         "rule": intent.rule,

@@ -47,8 +47,8 @@ def credential_header(head: RequestHead) -> bytes:
     return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
 
 
-def answerer(run: LiveRun) -> Mapping[str, str]:
-    """Return the headers that name the upstream, and the model if it is another one than the client asked for."""
+def build_answerer_headers(run: LiveRun) -> Mapping[str, str]:
+    """Return the headers that name the upstream, and the model if it is not the requested one."""
     if run.answer.by is None:
         return {}
     model = run.answer.by.model

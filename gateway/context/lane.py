@@ -18,12 +18,17 @@ from gateway.approvals.approvals import Approvals
 from gateway.auth.keyring import Identity
 from gateway.context.approval_mode import ApprovalMode, ApprovalModes
 from gateway.context.chain import Chain
-from gateway.context.client_background_requests import asked_task
-from gateway.context.context_headers import end_user, no_such, parse_context_headers, parse_tool_names
-from gateway.context.headers import answerer, credential_header, select_forwarded_headers
+from gateway.context.client_background_requests import find_requested_task
+from gateway.context.context_headers import (
+    build_unknown_name_error,
+    find_end_user,
+    parse_context_headers,
+    parse_tool_names,
+)
+from gateway.context.headers import build_answerer_headers, credential_header, select_forwarded_headers
 from gateway.context.lane_refcount import LaneUse
 from gateway.context.prefixed_run import Brought, with_earlier_result
-from gateway.context.request_tools import NO_WISHES, Addresses, with_wishes
+from gateway.context.request_tools import NO_WISHES, Addresses, apply_wishes
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Delivery, Exchange, Handler, Job, Origin, Reply, ToolSteering
@@ -69,7 +74,7 @@ class RequestRules:
             return self.prompt
         if named is not None and await self.prompt_text(named, tenant) is None:
             names = await self.prompt_names(tenant)
-            raise no_such("prompt", "system prompt", named, names, code="prompt_not_found")
+            raise build_unknown_name_error("prompt", "system prompt", named, names, code="prompt_not_found")
         return named
 
 
@@ -153,9 +158,9 @@ class ContextLane:
         rules = self.rules
         chain = steering.get("chain", rules.chain)
         if chain not in self.chains:
-            raise no_such("chain", "chain", chain, self.chains)
+            raise build_unknown_name_error("chain", "chain", chain, self.chains)
         looks = rules.tasks == "plain" and not wishes.background
-        task = asked_task(steering.get("task"), body["messages"], look=looks)
+        task = find_requested_task(steering.get("task"), body["messages"], look=looks)
         prompt = await rules.choose_prompt(steering.get("prompt"), body, tenant=identity.caller.tenant)
         header, credential = head.once(select_forwarded_headers, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
@@ -169,7 +174,7 @@ class ContextLane:
             chain=chain,
             prompt=prompt if task is None else None,
             conversation=steering.get("conversation"),
-            user=end_user(steering, body),
+            user=find_end_user(steering, body),
             steering=_make_steering(only, approvals),
             job=_make_job(task),
             delivery=_make_delivery(streams=streams, events=steering.get("events") == "1"),
@@ -186,7 +191,7 @@ class ContextLane:
         if wishes == NO_WISHES:
             return exchange
         addresses = Addresses(service=rules.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
-        wished = with_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
+        wished = apply_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
         if wished.delivery.background and (task is not None or self.find_loop_handler(chain) is None):
             why = f"the chain {chain!r} has none" if task is None else "X-Context-Task sends the request past it"
             raise GatewayError(
@@ -242,7 +247,7 @@ class ContextLane:
         return None if found is None else found.find_loop_handler()
 
     def find_resume_handler(self, run: StoredRun) -> Handler | None:
-        """Return the handler in which a stored run goes on, or None if it has none any more."""
+        """Return the handler for a resumed run, or None if its chain runs no tools any more."""
         if run.kind == "chat":
             chain = self.chains.get(run.chain)
             handler = None if chain is None else chain.find_resume_handler()
@@ -298,7 +303,7 @@ class ContextLane:
             chunks = () if streams else await run.transcript.whole()
             if run.answer.cache is not None:
                 headers["X-Context-Cache"] = run.answer.cache
-            headers |= answerer(run)
+            headers |= build_answerer_headers(run)
             for hook in self.hooks:
                 headers |= hook.build_answer_fields(exchange.caller)
             if run.answer.over_limit is not None:
@@ -368,6 +373,7 @@ class _Stream:
         self._wire: Facade | None = None  # behind the head, for chunks that need no waiting
 
     async def run(self, headers: Mapping[str, str]) -> web.StreamResponse:
+        """Send the whole stream: head, answer, and its end or an error."""
         self._response = web.StreamResponse(headers={**_STREAM_HEADERS, **headers})
         if self._request.version >= HttpVersion11:
             self._response.enable_chunked_encoding()
@@ -377,8 +383,8 @@ class _Stream:
         await self._response.prepare(self._request)
         try:
             await self._write(self._writer.first())
-            self._wait()
-            await self._relay()
+            self._schedule_keepalive()
+            await self._relay_answer()
             last = self._writer.finish()
             if self._keep is not None:
                 with self._run.convert_store_errors():
@@ -416,7 +422,8 @@ class _Stream:
         owed, self._owed = self._owed, b""
         await self._response.write(owed)
 
-    async def _relay(self) -> None:
+    async def _relay_answer(self) -> None:
+        """Write the answer of the run as it comes, and stop the keepalives at its end."""
         try:
             await self._transcript.read(self)
         finally:
@@ -433,13 +440,14 @@ class _Stream:
         self._written_s = self._loop.time()
         return self._wire is not None and self._wire.put(b"%x\r\n%b\r\n" % (len(frame), frame))
 
-    def _wait(self) -> None:
+    def _schedule_keepalive(self) -> None:
+        """Send a keepalive if none or nothing was sent for a while, and schedule the next check."""
         due_s = self._written_s + self._keepalive_s
         if self._loop.time() >= due_s - 0.001:
             if self._beating is None or self._beating.done():  # else the client does not read: one is enough
                 self._beating = self._loop.create_task(self._keep_alive())
             due_s = self._loop.time() + self._keepalive_s
-        self._beat = self._loop.call_at(due_s, self._wait)
+        self._beat = self._loop.call_at(due_s, self._schedule_keepalive)
 
     async def _keep_alive(self) -> None:
         if not self._over:

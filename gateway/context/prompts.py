@@ -97,7 +97,7 @@ class BasePrompts:
             return text
 
     async def find(self, prompt_id: str, *, tenant: str) -> ListedPrompt | None:
-        """Return the prompt as it is now, not from the cache, or None. Raises StoreError."""
+        """Return the stored or configured prompt, read past the cache, or None. Raises StoreError."""
         if prompt_id in self._configured:
             return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
         stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
@@ -134,7 +134,7 @@ class BasePrompts:
                 now_s = self._clock.time()
                 return _build_listed_prompt(await self._store.put_prompt(prompt_id, text, tenant=tenant, now_s=now_s))
             finally:
-                self._forget()
+                self._clear_cache()
 
     async def delete(self, prompt_id: str, *, tenant: str) -> bool:
         """Delete a prompt. Return whether it existed. Raises PromptError, StoreError."""
@@ -145,7 +145,7 @@ class BasePrompts:
             try:
                 return await self._store.delete_prompt(prompt_id, tenant=tenant)
             finally:
-                self._forget()
+                self._clear_cache()
 
     async def refresh(self) -> bool:
         """Check for changes by other processes. Return whether prompts changed since the last check.
@@ -162,14 +162,14 @@ class BasePrompts:
             if known == self._known:  # something else has changed
                 return False
             self._known = known
-            self._forget()
+            self._clear_cache()
             return True
 
     def _refuse_configured(self, prompt_id: str) -> None:
         if prompt_id in self._configured:
             raise ConfiguredPromptError(prompt_id)
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         """Clear the cache, also after a failure or a cancellation: the store may have made the change."""
         self._texts.clear()
         self._version += 1

@@ -56,12 +56,12 @@ class RunsElsewhere:
 
         async def follow(emit: Emit) -> None:
             if live is not None:
-                await _relay(live, emit)
+                await _relay_live_run(live, emit)
                 return
             told = await self.retelling.answer(await self.wait_until_idle(run), exchange, decided=decided)
             for chunk in told:
                 emit(chunk)
-            if (asks := run_of_question(told)) is not None:
+            if (asks := find_question_run(told)) is not None:
                 emit({PARKED: asks})
 
         async def handle(_exchange: Exchange) -> Reply:
@@ -98,14 +98,14 @@ class _RelayReader:
             await pause()
 
 
-async def _relay(live: LiveRun, emit: Emit) -> None:
+async def _relay_live_run(live: LiveRun, emit: Emit) -> None:
     """Emit the answer of a live run as it comes. Raises its error."""
     await live.transcript.read(_RelayReader(emit))
     if live.answer.asks is not None:
         emit({PARKED: live.answer.asks})
 
 
-def run_of_question(told: Sequence[Chunk]) -> str | None:
+def find_question_run(told: Sequence[Chunk]) -> str | None:
     """Return the id of the run whose question ends this answer, or None."""
     last = told[-1]
-    return None if isinstance(last, str) else spoken.run_of_question(last.get("context") or {})
+    return None if isinstance(last, str) else spoken.find_question_run(last.get("context") or {})

@@ -21,7 +21,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.dialects.usage import TurnUsage
 from gateway.runs import call_events
-from gateway.runs.lease import build_interrupted_error, waiting_for_client
+from gateway.runs.lease import build_client_wait_error, build_interrupted_error
 from gateway.runs.request_snapshot import load_exchange
 
 
@@ -38,9 +38,10 @@ class AnswerReplay:
 
         `decided` are the approvals that the request decides on. The guards of the run's chain see the answer.
         """
-        return await self._apply_guards(run, await self._answer(run, exchange, decided=decided))
+        return await self._apply_guards(run, await self._build_answer(run, exchange, decided=decided))
 
-    async def _answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+    async def _build_answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+        """Return the chunks for a run by its state. Raises GatewayError if it has no answer."""
         if run.answer is not None:
             return await self._build_ended_answer(run, orjson.loads(run.answer), exchange, decided=decided)
         if run.state == "awaiting_approval" and (pending := await self.list_pending(run)):
@@ -48,22 +49,22 @@ class AnswerReplay:
         if run.state == "unknown":
             steps = await self.store.steps(run.id, tenant=run.tenant)
             step = next((step for step in steps if step.state == "unknown"), steps[-1])
-            text = approval_text.unknown_text(
+            text = approval_text.format_unknown_text(
                 step.tool, run_id=run.id, step=step.number, language=detect_request_language(exchange)
             )
-            return [*await self._calls(run, "", exchange, decided=decided), *text_alone(text)]
+            return [*await self._build_answer_with_calls(run, "", exchange, decided=decided), *build_text_answer(text)]
         if run.state == "cancelled":
             raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
         if run.error_code is not None and run.error is not None:
             raise GatewayError(run.error_code, run.error).after_effects()
         if run.state == "awaiting_client":
-            raise waiting_for_client(run.id)
+            raise build_client_wait_error(run.id)
         raise build_interrupted_error(run.id)
 
-    async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+    async def build_partial_answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the part of an answer that is on record, of a run that failed."""
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        told = await self._calls(run, progress.get("said", ""), exchange, decided=decided)
+        told = await self._build_answer_with_calls(run, progress.get("said", ""), exchange, decided=decided)
         return await self._apply_guards(run, told, is_cut=True)
 
     async def _apply_guards(self, run: StoredRun, chunks: list[Chunk], *, is_cut: bool = False) -> list[Chunk]:
@@ -106,15 +107,15 @@ class AnswerReplay:
         if exchange.delivery.shows_calls:
             of_run = [approval for approval in pending if approval.run_id == run_id]
             facts = chunks.facts(spoken.build_waiting_facts(run_id, of_run))
-            lead = spoken.nothing_decided_text(language=detect_request_language(exchange))
-            return [lead, await self._question(run_id, of_run, exchange), chunks.finish("stop"), facts]
+            lead = spoken.format_nothing_decided(language=detect_request_language(exchange))
+            return [lead, await self._build_question_event(run_id, of_run, exchange), chunks.finish("stop"), facts]
         facts = chunks.facts(spoken.build_waiting_facts(run_id, pending))
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         language, now_s = detect_request_language(exchange), self.clock.time()
-        text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)
-        return [*text_alone(text), facts]
+        text = spoken.format_undecided_text(pending, language=language, now_s=now_s, answering=answering)
+        return [*build_text_answer(text), facts]
 
-    async def decided_apart(
+    async def build_foreign_decision_answer(
         self, ruled: Sequence[Approval], of_run: Iterable[Approval], exchange: Exchange
     ) -> list[Chunk]:
         """Return the answer to a decision on a run of another person: what waits of it, and nothing of its result."""
@@ -122,19 +123,21 @@ class AnswerReplay:
         run_id, language = ruled[0].run_id, detect_request_language(exchange)
         if not pending:
             approves = ruled[0].state != "rejected"
-            return text_alone(approval_text.answered_elsewhere_text(run_id, approves=approves, language=language))
+            return build_text_answer(
+                approval_text.format_answered_elsewhere(run_id, approves=approves, language=language)
+            )
         facts = chunks.facts(spoken.build_waiting_facts(run_id, pending))
         if exchange.delivery.shows_calls:
-            return [await self._question(run_id, pending, exchange), chunks.finish("stop"), facts]
+            return [await self._build_question_event(run_id, pending, exchange), chunks.finish("stop"), facts]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         decided, now_s = [one.id for one in ruled], self.clock.time()
-        text = spoken.still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
-        return [*text_alone(text), facts]
+        text = spoken.format_still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
+        return [*build_text_answer(text), facts]
 
     async def _build_ended_answer(
         self, run: StoredRun, answer: Json, exchange: Exchange, *, decided: Sequence[str]
     ) -> list[Chunk]:
-        told = await self._calls(run, answer["content"], exchange, decided=decided)
+        told = await self._build_answer_with_calls(run, answer["content"], exchange, decided=decided)
         told += chunks.build_call_chunks(answer["tool_calls"], reason=answer["finish_reason"])
         told.append(chunks.finish(answer["finish_reason"]))
         return [*told, {**chunks.facts(answer["context"]), "usage": answer["usage"]}]
@@ -142,26 +145,35 @@ class AnswerReplay:
     async def _build_waiting_answer(
         self, run: StoredRun, pending: Sequence[Approval], exchange: Exchange, *, decided: Sequence[str]
     ) -> list[Chunk]:
-        facts = chunks.facts(spoken.build_waiting_facts(run.id, pending)) if decided else _repeated_facts(run, pending)
+        """Return the question of a run that waits, as items or as text with its facts."""
+        facts = (
+            chunks.facts(spoken.build_waiting_facts(run.id, pending))
+            if decided
+            else _build_repeated_facts(run, pending)
+        )
         if exchange.delivery.shows_calls:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
-            told = await self._calls(run, said, exchange, decided=decided)
-            return [*told, await self._question(run.id, pending, exchange), chunks.finish("stop"), facts]
+            told = await self._build_answer_with_calls(run, said, exchange, decided=decided)
+            return [*told, await self._build_question_event(run.id, pending, exchange), chunks.finish("stop"), facts]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         language = detect_request_language(exchange)
         if decided:
             now_s = self.clock.time()
-            text = spoken.still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
+            text = spoken.format_still_pending_text(
+                pending, decided, language=language, now_s=now_s, answering=answering
+            )
         else:
-            text = spoken.turn_text(pending, language=language, answering=answering)
-        return [*text_alone(text), facts]
+            text = spoken.format_turn_text(pending, language=language, answering=answering)
+        return [*build_text_answer(text), facts]
 
-    async def _question(self, run_id: str, pending: Sequence[Approval], exchange: Exchange) -> Chunk:
+    async def _build_question_event(self, run_id: str, pending: Sequence[Approval], exchange: Exchange) -> Chunk:
         steps = await self.store.steps(run_id, tenant=exchange.caller.tenant)
         return chunks.event(spoken.question(run_id, pending, steps, service_of=self.lane().catalog.find_service_name))
 
-    async def _calls(self, run: StoredRun, content: str, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+    async def _build_answer_with_calls(
+        self, run: StoredRun, content: str, exchange: Exchange, *, decided: Sequence[str]
+    ) -> list[Chunk]:
         """Return the text of an answer, with the calls of its turn if they are shown to the client.
 
         The turn of a request that decides begins with the first call that it decides on.
@@ -171,7 +183,7 @@ class AnswerReplay:
         catalog = self.lane().catalog
         steps = await self.store.steps(run.id, tenant=run.tenant)
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        rounds = _rounds(progress, await self._count_earlier_calls(run, progress, decided), steps)
+        rounds = _select_rounds(progress, await self._count_earlier_calls(run, progress, decided), steps)
         told = [] if decided else [call_events.build_tools_event(exchange, catalog)]
         return [*told, *call_events.build_answer(content, rounds, steps, catalog)]
 
@@ -188,20 +200,20 @@ def detect_request_language(exchange: Exchange) -> Language:
     return approval_text.detect_language(last_user_text(exchange.body["messages"]))
 
 
-def noted_text(approval: Approval, exchange: Exchange) -> str:
+def format_decision_note(approval: Approval, exchange: Exchange) -> str:
     """Return the answer to a decision on a run whose own request is still there."""
     language = detect_request_language(exchange)
     if approval.state == "rejected":
-        return approval_text.rejected_text(approval.tool, approval.comment, language=language)
-    return approval_text.resumed_elsewhere_text(approval.run_id, language=language)
+        return approval_text.format_rejected_text(approval.tool, approval.comment, language=language)
+    return approval_text.format_resumed_elsewhere(approval.run_id, language=language)
 
 
-def text_alone(text: str) -> list[Chunk]:
+def build_text_answer(text: str) -> list[Chunk]:
     """Return an answer that is nothing but a text."""
     return [text, chunks.finish("stop")]
 
 
-def _repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
+def _build_repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
     """Return the facts of a question that is given again, with the tokens that its answer took."""
     usage = TurnUsage()
     usage.restore(orjson.loads(run.progress)["usage"])
@@ -209,7 +221,7 @@ def _repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
     return {**told, "context": {**spoken.build_waiting_facts(run.id, pending), **told.get("context", {})}}
 
 
-def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tuple[str, list[int]]]:
+def _select_rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tuple[str, list[int]]]:
     """Return the rounds of a run, without calls and texts of earlier answers, which are the first `before` calls."""
     rounds = []
     for text, numbers, *_ in progress.get("rounds", ()):

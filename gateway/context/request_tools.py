@@ -14,7 +14,7 @@ from hmac import compare_digest
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.context.context_headers import no_such_text
+from gateway.context.context_headers import format_unknown_name
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import Service, is_of_service, model_name
@@ -41,7 +41,7 @@ class _Tool:
         return escape(self.name) + "*" * self.is_head
 
     def function(self, functions: frozenset[str]) -> str | None:
-        """Return the function of the client's that has the name of this tool; None: there is none."""
+        """Return the client's function whose name this tool has, or None."""
         if self.is_head:
             return next((name for name in sorted(functions) if is_of_service(name, self.name[:-1])), None)
         return next((name for name in (model_name(self.name), self.name) if name in functions), None)
@@ -70,9 +70,12 @@ class Addresses:
     def has(self, url: str, label: str) -> bool:
         """Return whether a URL is the address of the service with this label, or leads to this gateway."""
         known = None if label == OWN else self.service(label)
-        return self._is_own(url) or (known is not None and compare_digest(_bare(known), _bare(url)))
+        return self._is_gateway_address(url) or (
+            known is not None and compare_digest(_normalize_url(known), _normalize_url(url))
+        )
 
-    def _is_own(self, url: str) -> bool:
+    def _is_gateway_address(self, url: str) -> bool:
+        """Return whether a URL has the scheme, host and port of this gateway."""
         try:
             parts = urlsplit(url)
             own = urlsplit(f"{parts.scheme}://{self.host}")
@@ -82,8 +85,8 @@ class Addresses:
         return parts.scheme in _PORTS and parts.hostname == own.hostname and ports[0] == ports[1]
 
 
-def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addresses: Addresses) -> Exchange:
-    """Return the exchange with these wishes. Raises GatewayError."""
+def apply_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addresses: Addresses) -> Exchange:
+    """Return the exchange with the tools, notes and limits that its request names. Raises GatewayError."""
     is_tainted = wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results)
     wished = replace(
         exchange,
@@ -104,7 +107,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
         origin=replace(exchange.origin, thoughts=wishes.thoughts, answer_ids=wishes.answer_ids),
         execution=replace(exchange.execution, tainted=is_tainted),
     )
-    return wished if wishes.offers is None else _with_offers(wished, wishes.offers, catalog, addresses)
+    return wished if wishes.offers is None else _apply_offers(wished, wishes.offers, catalog, addresses)
 
 
 def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
@@ -113,16 +116,16 @@ def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
     return entry is not None and entry.service is None and not entry.spec.untrusted
 
 
-def _with_offers(
+def _apply_offers(
     exchange: Exchange, offers: Sequence[RequestedTools], catalog: Catalog, addresses: Addresses
 ) -> Exchange:
-    """Return the exchange with the tools that these offers name, and no others."""
+    """Return the exchange limited to the tools that its request names. Raises GatewayError."""
     services = {service.name: service for service in catalog.services() if service.name != OWN}
     functions = frozenset() if exchange.steering.no_tools else client_tools(exchange.body)
     tools: list[_Tool] = []
     asked: list[_Tool] = []
     for at, offer in enumerate(offers):
-        _check(offer, offers[:at], services, addresses)
+        _check_offer(offer, offers[:at], services, addresses)
         named = _get_callable_tools(offer, services.get(offer.label), catalog)
         _check_functions(offer, named, functions)
         tools += named
@@ -144,21 +147,21 @@ def _with_offers(
     return replace(exchange, steering=steering, delivery=replace(exchange.delivery, shows_calls=True))
 
 
-def _check(
+def _check_offer(
     offer: RequestedTools, earlier: Sequence[RequestedTools], services: dict[str, Service], addresses: Addresses
 ) -> None:
     """Check label and URL. Raises GatewayError (invalid_field)."""
     if offer.label != OWN and offer.label not in services:
         further = "" if offer.url is None else " The gateway connects to no address that a request names."
-        text = no_such_text("service", offer.label, (OWN, *services), place=f"{offer.place}.server_label")
-        raise _wrong(offer, "server_label", text + further)
+        text = format_unknown_name("service", offer.label, (OWN, *services), place=f"{offer.place}.server_label")
+        raise _build_offer_error(offer, "server_label", text + further)
     if any(other.label == offer.label for other in earlier):
-        raise _wrong(
+        raise _build_offer_error(
             offer, "server_label", f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
         )
     # Some clients must send a URL: the label in its place is not an address.
     if offer.url not in (None, offer.label) and not addresses.has(offer.url or "", offer.label):
-        raise _wrong(
+        raise _build_offer_error(
             offer,
             "server_url",
             f"{offer.place}.server_url is not the address of {offer.label!r} that the operator of this gateway "
@@ -172,7 +175,7 @@ def _check_functions(offer: RequestedTools, tools: Sequence[_Tool], functions: f
         if (function := tool.function(functions)) is None:
             continue
         what = f"the tools of {offer.label!r}, which does not run now" if tool.is_head else f"the tool {tool.name!r}"
-        raise _wrong(
+        raise _build_offer_error(
             offer,
             "allowed_tools",
             f"{offer.place} offers {what}, and the function {function!r} of the request has such a tool's name to a "
@@ -183,7 +186,7 @@ def _check_functions(offer: RequestedTools, tools: Sequence[_Tool], functions: f
 def _get_callable_tools(offer: RequestedTools, service: Service | None, catalog: Catalog) -> list[_Tool]:
     """Return the tools that the model may call. Raises GatewayError (invalid_field)."""
     if offer.names is not None:
-        return _by_names(offer, offer.names, service, catalog, "allowed_tools")
+        return _find_named_tools(offer, offer.names, service, catalog, "allowed_tools")
     if service is not None and not service.running:
         return [_Tool(f"{service.name}.", is_head=True)]
     return [_Tool(inside) for inside in _map_inside_names(service, catalog).values()]
@@ -191,25 +194,26 @@ def _get_callable_tools(offer: RequestedTools, service: Service | None, catalog:
 
 def _get_approval_tools(offer: RequestedTools, service: Service | None, catalog: Catalog) -> list[_Tool]:
     """Return the tools whose calls need an approval. Raises GatewayError (invalid_field)."""
-    return _by_names(offer, offer.asks or (), service, catalog, "require_approval")
+    return _find_named_tools(offer, offer.asks or (), service, catalog, "require_approval")
 
 
-def _by_names(
+def _find_named_tools(
     offer: RequestedTools, names: Sequence[str], service: Service | None, catalog: Catalog, field: str
 ) -> list[_Tool]:
+    """Return the tools with these names. Raises GatewayError (invalid_field) for an unknown name."""
     if service is not None and not service.running:
         return [_Tool(f"{service.name}.{name}") for name in names]
     known = _map_inside_names(service, catalog)
     for name in names:
         if name not in known:
-            text = no_such_text(f"tool of {offer.label!r} named", name, known, place=f"{offer.place}.{field}")
-            raise _wrong(offer, field, text)
+            text = format_unknown_name(f"tool of {offer.label!r} named", name, known, place=f"{offer.place}.{field}")
+            raise _build_offer_error(offer, field, text)
     return [_Tool(known[name]) for name in names]
 
 
 def _map_inside_names(service: Service | None, catalog: Catalog) -> dict[str, str]:
     """Return the inside names of a running service's tools, or of the gateway's own tools, by their short names."""
-    own = catalog.own_names()
+    own = catalog.list_own_names()
     if service is None:
         return {name: name for name in own}
     taken = frozenset(own)
@@ -217,9 +221,9 @@ def _map_inside_names(service: Service | None, catalog: Catalog) -> dict[str, st
     return {tool: name for tool, name in inside if name not in taken}
 
 
-def _wrong(offer: RequestedTools, field: str, text: str) -> GatewayError:
+def _build_offer_error(offer: RequestedTools, field: str, text: str) -> GatewayError:
     return GatewayError("invalid_field", text, param=f"{offer.place}.{field}")
 
 
-def _bare(url: str) -> bytes:
+def _normalize_url(url: str) -> bytes:
     return url.rstrip("/").encode("utf-8", "surrogatepass")

@@ -9,18 +9,18 @@ from typing import TypeAlias
 from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, has_same_requester
 from gateway.approvals.chat_replies import COMMENT_CHARS
-from gateway.context.decision_binding import check_one_run, is_of_what_was_shown, shown_last
+from gateway.context.decision_binding import check_one_run, is_for_shown_call, list_last_questions
 from gateway.context.lane import ContextLane
 from gateway.context.prefixed_run import Brought
-from gateway.context.remote_runs import RunsElsewhere, run_of_question
-from gateway.context.replay import AnswerReplay, detect_request_language, noted_text
+from gateway.context.remote_runs import RunsElsewhere, find_question_run
+from gateway.context.replay import AnswerReplay, detect_request_language, format_decision_note
 from gateway.context.stored_request import (
     UpstreamOf,
+    build_late_message_error,
     find_hindrance,
     is_of_same_person,
-    late_message_error,
     may_read_answer,
-    take_lines,
+    select_header_lines,
     take_messages,
     take_narrowing,
 )
@@ -104,15 +104,16 @@ class Resumption:
         Raises StoreError, UnwrittenError: any worker takes it up once the store works.
         """
         try:
-            await self._taken_up(run, header=header, credential=credential)
+            await self._resume_claimed_run(run, header=header, credential=credential)
         except (StoreError, UnwrittenError):
             self._keeper.give_back(run)
             raise
 
-    async def _taken_up(self, run: StoredRun, *, header: bytes, credential: bytes) -> None:
+    async def _resume_claimed_run(self, run: StoredRun, *, header: bytes, credential: bytes) -> None:
+        """Drive a claimed run without a client, or end it if it was begun too often or has no tools."""
         handler = self._lane().find_resume_handler(run)
         if handler is None or run.fence > OFTEN:
-            await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
+            await self._abandon(run, "it was begun too often" if handler is not None else _describe_missing_tools(run))
             return
         request_key = RequestKey(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
         record = None if self._recording is None else await self._recording(run)
@@ -124,7 +125,7 @@ class Resumption:
             credential=credential,
         )
         if exchange.job.call is not None:
-            exchange = replace(exchange, job=replace(exchange.job, watcher=self._runs.waiting.watchers(run.id)))
+            exchange = replace(exchange, job=replace(exchange.job, watcher=self._runs.waiting.get_watchers(run.id)))
         live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
         if record is not None:
             record(live)
@@ -146,7 +147,7 @@ class Resumption:
         try:
             return await self._retelling.answer(run, exchange, decided=decided), None
         except GatewayError as error:
-            return await self._retelling.so_far(run, exchange, decided=decided), error
+            return await self._retelling.build_partial_answer(run, exchange, decided=decided), error
 
     async def resume_if_ready(self, run_id: str) -> None:
         """Continue a run that waits for no person any more, unless a worker drives it. Raises StoreError."""
@@ -164,7 +165,7 @@ class Resumption:
         found = [(await desk.find(approval_id, caller=caller), decision) for approval_id, decision in named]
         check_one_run([approval for approval, _ in found])
         for approval, decision in found:  # all of them or none
-            if not await self._counts(approval, decision, repeated.exchange):
+            if not await self._is_decision_valid(approval, decision, repeated.exchange):
                 return await self._answer_undecided([one for one, _ in found], repeated)
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
         facts = {NARROWS: narrows} if (narrows := take_narrowing(repeated.exchange, run)) else {}
@@ -192,9 +193,9 @@ class Resumption:
         is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
             if adds and await take():
-                raise late_message_error(ruled[0].run_id)
+                raise build_late_message_error(ruled[0].run_id)
             if is_apart:
-                return await self._go_on_apart(ruled, repeated)
+                return await self._resume_for_other_user(ruled, repeated)
             live = await self._resume_with_decisions(
                 ruled, repeated, in_field=any(decision.in_field for decision in decisions)
             )
@@ -204,12 +205,12 @@ class Resumption:
             return live
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
-            noted = noted_text(ruled[0], repeated.exchange)
-            return self._answered_run(repeated, ruled[0].run_id, noted, is_apart=is_apart)
+            noted = format_decision_note(ruled[0], repeated.exchange)
+            return self._build_answered_run(repeated, ruled[0].run_id, noted, is_apart=is_apart)
 
-    async def _counts(self, approval: Approval, decision: ChatDecision, exchange: Exchange) -> bool:
+    async def _is_decision_valid(self, approval: Approval, decision: ChatDecision, exchange: Exchange) -> bool:
         """Return whether a decision is on the call that was shown, or on one that was decided meanwhile."""
-        if approval.state != "pending" or await is_of_what_was_shown(approval, decision, exchange, store=self._store):
+        if approval.state != "pending" or await is_for_shown_call(approval, decision, exchange, store=self._store):
             return True
         now = await self._store.approval(approval.id, tenant=approval.tenant)
         return now is not None and now.state != "pending"
@@ -228,17 +229,17 @@ class Resumption:
             if is_of_same_person(repeated.exchange, claimed):
                 messages = repeated.body["messages"]
                 self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
-            return await self._go_on_here(claimed, repeated, messages=messages, decided=decided)
+            return await self._resume_in_this_request(claimed, repeated, messages=messages, decided=decided)
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
         if await self._elsewhere.is_active(run):
             if run.fence == 0 and not in_field:
-                return self._answered_run(repeated, run_id, noted_text(ruled[0], repeated.exchange))
+                return self._build_answered_run(repeated, run_id, format_decision_note(ruled[0], repeated.exchange))
             return self._follow_run(run, repeated, decided=decided)
-        return await self._as_it_is(run, repeated, decided=decided)
+        return await self._replay_stored_answer(run, repeated, decided=decided)
 
-    async def _go_on_apart(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
+    async def _resume_for_other_user(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Continue the run of another person, if it is ready, and answer a decision on it without its result."""
         own, run_id = repeated.exchange, ruled[0].run_id
         of_run = await self._lane().approvals.of_run(run_id, tenant=own.caller.tenant)
@@ -246,11 +247,11 @@ class Resumption:
             await self.resume_if_ready(run_id)
         except (StoreError, UnwrittenError) as error:
             log.error("run %s does not go on yet: %s", run_id, error)
-        told = await self._retelling.decided_apart(ruled, of_run.values(), own)
-        return self._answered_run(repeated, run_id, *told, is_apart=True)
+        told = await self._retelling.build_foreign_decision_answer(ruled, of_run.values(), own)
+        return self._build_answered_run(repeated, run_id, *told, is_apart=True)
 
     async def answer_named_calls(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
-        """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""
+        """Answer a message that names pending calls without a decision; None if none of them is pending."""
         tenant = repeated.exchange.caller.tenant
         found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
         if all(one.state != "pending" for one in found):
@@ -258,7 +259,7 @@ class Resumption:
         return await self._answer_undecided(found, repeated)
 
     async def _answer_undecided(self, named: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
-        """Answer with the pending approvals of these runs, and with the words that decide on them."""
+        """Answer with these pending approvals, and with the commands that decide on them."""
         waiting = [approval for approval in named if approval.state == "pending"]
         tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
@@ -266,9 +267,9 @@ class Resumption:
         told = await self._retelling.build_undecided_answer(pending, repeated.exchange)
         run = await self._store.run(pending[0].run_id, tenant=tenant)
         is_own = run is not None and is_of_same_person(repeated.exchange, run)
-        return self._answered_run(repeated, pending[0].run_id, *told, is_apart=not is_own)
+        return self._build_answered_run(repeated, pending[0].run_id, *told, is_apart=not is_own)
 
-    async def repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
+    async def find_repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
 
         The result is repeated until it was delivered. None: no such question exists, or it was cancelled or has
@@ -309,20 +310,21 @@ class Resumption:
         StoreError.
         """
         exchange = repeated.exchange
-        for approval_id in dict.fromkeys((*shown_last(exchange.body["messages"]), *repeated.shown)):
+        for approval_id in dict.fromkeys((*list_last_questions(exchange.body["messages"]), *repeated.shown)):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
             if approval is None or not has_same_requester(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
             if run is not None and not (run.state == "awaiting_approval" and await self._retelling.list_pending(run)):
-                return partial(self._brings, run, repeated)
+                return partial(self._finish_and_read_answer, run, repeated)
         return None
 
-    async def _brings(self, run: StoredRun, repeated: RepeatedRequest) -> str:
+    async def _finish_and_read_answer(self, run: StoredRun, repeated: RepeatedRequest) -> str:
+        """Resume a run that was decided on, wait for its end, and return the text to begin an answer with."""
         own = repeated.exchange
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            header, credential = take_lines(own, claimed, upstream_of=self._upstream_of)
+            header, credential = select_header_lines(own, claimed, upstream_of=self._upstream_of)
             await self.resume_run(claimed, header=header, credential=credential)
         ended = await self._elsewhere.wait_until_idle(run)
         as_text = replace(own, delivery=replace(own.delivery, shows_calls=False))
@@ -332,7 +334,7 @@ class Resumption:
         except GatewayError as error:
             text = error.message
         self._runs.waiting.forget(run.fingerprint)
-        return approval_text.meanwhile_text(text, language=detect_request_language(own))
+        return approval_text.format_meanwhile_text(text, language=detect_request_language(own))
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         """Answer a request whose run is in the store. Raises GatewayError."""
@@ -343,23 +345,25 @@ class Resumption:
             raise untold(run.id) from None
 
     async def _answer_repeated(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
+        """Resume the run in this request if possible, else follow it or replay its stored answer."""
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            return await self._go_on_here(claimed, repeated, messages=None, decided=())
+            return await self._resume_in_this_request(claimed, repeated, messages=None, decided=())
         run = await self._store.run(run.id, tenant=run.tenant) or run  # another worker may have taken it up since
         if await self._elsewhere.is_active(run):
             return self._follow_run(run, repeated, decided=())
-        return await self._as_it_is(run, repeated, decided=())
+        return await self._replay_stored_answer(run, repeated, decided=())
 
-    async def _go_on_here(
+    async def _resume_in_this_request(
         self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None, decided: Sequence[str]
     ) -> LiveRun:
+        """Continue a claimed run as the answer to this request. Raises GatewayError (run_cancelled)."""
         handler = self._lane().find_resume_handler(run)
         if handler is None:
-            await self._abandon(run, _no_tools(run))
-            raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
+            await self._abandon(run, _describe_missing_tools(run))
+            raise GatewayError("run_cancelled", f"This run was ended: {_describe_missing_tools(run)}.")
         own = repeated.exchange
-        header, credential = take_lines(own, run, upstream_of=self._upstream_of)
+        header, credential = select_header_lines(own, run, upstream_of=self._upstream_of)
         exchange = load_exchange(
             Resume(run, messages, tuple(decided), take_narrowing(own, run) if decided else None),
             approvals="turn"
@@ -381,13 +385,17 @@ class Resumption:
     async def _abandon(self, run: StoredRun, reason: str) -> None:
         await abandon(run, reason, store=self._store, clock=self._clock, tracer=self._tracer)
 
-    async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
+    async def _replay_stored_answer(
+        self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]
+    ) -> LiveRun:
         told = await self._retelling.answer(run, repeated.exchange, decided=decided)
-        answer = self._answered_run(repeated, run.id, *told)
-        answer.answer.decided, answer.answer.asks = tuple(decided), run_of_question(told)
+        answer = self._build_answered_run(repeated, run.id, *told)
+        answer.answer.decided, answer.answer.asks = tuple(decided), find_question_run(told)
         return answer
 
-    def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk, is_apart: bool = False) -> LiveRun:
+    def _build_answered_run(
+        self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk, is_apart: bool = False
+    ) -> LiveRun:
         """Return a finished run with these chunks as its answer.
 
         `is_apart`: the run of this id is another person's. A response that is stored for this answer must neither get
@@ -409,5 +417,5 @@ class Resumption:
         return live
 
 
-def _no_tools(run: StoredRun) -> str:
+def _describe_missing_tools(run: StoredRun) -> str:
     return f"its chain {run.chain!r} runs no tools any more"

@@ -17,7 +17,7 @@ from gateway.contracts.storage.journal import Approval, Journal, StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import SaidBeside
 from gateway.model.call import ModelCall
-from gateway.runs.decision_messages import MOST_BYTES, added_messages, new_messages
+from gateway.runs.decision_messages import MOST_BYTES, list_added_messages, select_new_messages
 from gateway.runs.request_snapshot import load_exchange
 from gateway.runs.run_restrictions import build_narrowing
 
@@ -38,7 +38,7 @@ def is_of_same_person(own: Exchange, run: StoredRun) -> bool:
 
     Where no end user is named, a named conversation stands for its people.
     """
-    return _is_of_same_person(own, load_exchange(Resume(run), approvals="turn"))
+    return _has_same_identity(own, load_exchange(Resume(run), approvals="turn"))
 
 
 def may_read_answer(own: Exchange, run: StoredRun) -> bool:
@@ -48,19 +48,19 @@ def may_read_answer(own: Exchange, run: StoredRun) -> bool:
     """
     began = load_exchange(Resume(run), approvals="turn")
     if (own.caller.tenant, own.caller.name) == (began.caller.tenant, began.caller.name):
-        return _is_of_same_person(own, began)
+        return _has_same_identity(own, began)
     return own.user is None or began.user in (None, own.user)
 
 
 def take_narrowing(own: Exchange, run: StoredRun | None) -> Json:
-    """Return how a request that decides narrows a run; {}: not at all, as its fields are about the runs of others."""
+    """Return the restrictions that this request adds to a run; {} if it may not or adds none."""
     return {} if run is None or not is_of_same_person(own, run) else build_narrowing(own, run)
 
 
-def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
-    """Return the header lines and the credential of a request with which a run goes on: b"" for what is not its own."""
+def select_header_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
+    """Return the header lines and the credential that a run resumes with; b"" where not its own."""
     began = load_exchange(Resume(run), approvals="turn")
-    if not _is_of_same_person(own, began):
+    if not _has_same_identity(own, began):
         return b"", b""
     if not own.origin.credential or upstream_of(own) != upstream_of(began):
         return own.origin.header, b""
@@ -83,8 +83,8 @@ async def take_messages(
     """
     if beside is None or run is None:
         return None
-    added = await added_messages(store, run.id, tenant=run.tenant)
-    if not (new := new_messages(beside, run, added, decides=decides)):
+    added = await list_added_messages(store, run.id, tenant=run.tenant)
+    if not (new := select_new_messages(beside, run, added, decides=decides)):
         return None
     if not is_of_same_person(own, run):
         why = "the call belongs to the conversation of another person"
@@ -105,7 +105,7 @@ async def take_messages(
 async def find_hindrance(
     lane: ContextLane, decided: Sequence[tuple[Approval, ChatDecision]], run: StoredRun | None
 ) -> str | None:
-    """Return why no message may come with these decisions, which are all on one run. Raises StoreError."""
+    """Return why these decisions, all on one run, can carry no message, or None. Raises StoreError."""
     rejected = [approval for approval, decision in decided if not decision.approve]
     if rejected and await lane.approvals.ends_run(rejected[0]):
         return "a rejection ends this run"
@@ -114,7 +114,7 @@ async def find_hindrance(
     return stage and f"the stage {stage!r} of its chain would not see a message that comes so"
 
 
-def late_message_error(run_id: str) -> GatewayError:
+def build_late_message_error(run_id: str) -> GatewayError:
     """Return the error of a message beside a decision that another request had made already."""
     return GatewayError(
         "decision_conflict",
@@ -124,7 +124,7 @@ def late_message_error(run_id: str) -> GatewayError:
     )
 
 
-def _is_of_same_person(own: Exchange, began: Exchange) -> bool:
+def _has_same_identity(own: Exchange, began: Exchange) -> bool:
     if (own.caller.tenant, own.caller.name, own.user) != (began.caller.tenant, began.caller.name, began.user):
         return False
     return own.user is not None or own.conversation == began.conversation

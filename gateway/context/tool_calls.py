@@ -41,7 +41,7 @@ from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import new_run_id
 from gateway.tools.call_answer import load_result
 from gateway.tools.results import clean
-from gateway.workflows.invocation import check_parameters, workflow_usage
+from gateway.workflows.invocation import build_workflow_usage, check_parameters
 
 log = logging.getLogger("gateway")
 
@@ -82,7 +82,7 @@ class ToolCalls:
         """Begin the run of a call, or return the run that the same call is to join. Raises GatewayError."""
         self.admit()
         lane = self.lane()
-        exchange = _exchange(lane, wanted)
+        exchange = _build_exchange(lane, wanted)
         is_keyed, size_bytes = wanted.idempotency_key is not None, len(canonical(wanted.arguments))
         request_key = RequestKey(
             exchange.origin.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
@@ -94,7 +94,7 @@ class ToolCalls:
             earlier = (
                 await self._find_keyed_run(lane, exchange, request_key)
                 if is_keyed
-                else await self._find_owed_run(exchange)
+                else await self._find_joinable_run(exchange)
             )
         except StoreError as error:
             log.error("the store failed: %s", error)
@@ -106,16 +106,16 @@ class ToolCalls:
         else:
             parameters = check_parameters(wanted.workflow, wanted.arguments)
             self.check_model(exchange.caller)
-            job = replace(exchange.job, workflow=workflow_usage(wanted.workflow, parameters))
+            job = replace(exchange.job, workflow=build_workflow_usage(wanted.workflow, parameters))
             exchange = replace(exchange, job=job)
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
-            return replace(_run(exchange, live.exchange.id), live=live)
-        run = _run(exchange, exchange.id)
+            return replace(_build_call_run(exchange, live.exchange.id), live=live)
+        run = _build_call_run(exchange, exchange.id)
         run.live = lane.begin(exchange, request_key, detached=True)
         return run
 
     def rejoin(self, wanted: WantedCall, run_id: str, waiter: str) -> CallRun:
-        """Return the run of this id, to which a client comes back with the same call. It begins nothing."""
+        """Return the run of this id for a client that repeats its call; no run begins."""
         tenant = wanted.identity.caller.tenant
         is_workflow = wanted.workflow is not None
         return CallRun(
@@ -140,18 +140,18 @@ class ToolCalls:
         try:
             if (live := run.live) is not None:
                 if run.is_shared:
-                    await self._wait(run)
-                with waiting.watchers(run.id).attach(run):
-                    await self._turn(live)
+                    await self._record_waiter(run)
+                with waiting.get_watchers(run.id).attach(run):
+                    await self._wait_for_turn_end(live)
                 run.live, step, run.step = None, run.step, None
                 is_ours = not is_lost(live.error)
                 if not (live.marks.recorded and (run.is_workflow or not is_ours)):  # else its end is on record
                     live.transcript.reraise()
                 if step is not None and is_ours and not run.is_workflow:
-                    return _done(step, run.id, "completed")
+                    return _build_step_result(step, run.id, "completed")
                 if live.answer.asks is not None:
                     run.id, run.is_owed, run.said_s = live.answer.asks, True, None
-            with waiting.watchers(run.id).attach(run):
+            with waiting.get_watchers(run.id).attach(run):
                 return await self._follow_run(run, wait_s, shown)
         except StoreError as error:
             log.error("the store failed: %s", error)
@@ -160,15 +160,15 @@ class ToolCalls:
             run.tell = run.step = None
 
     def mark_delivered(self, run: CallRun) -> None:
-        """Record that the client has the result: the same call begins anew."""
+        """Record that the client has the result, so that an equal call begins a new run."""
         if run.is_owed:
             self._delivered.add(run.id)
-            self._later(self._write_delivered(run))
+            self._write_in_background(self._record_delivery(run))
 
     def leave(self, run: CallRun, *, is_asked: bool = False) -> None:
         """Record that a request waits for a run no longer; `is_asked`: that its client's user answers a question."""
         if run.said_s is not None:
-            self._later(self._write_left(run, self.clock.time() + ANSWER_S if is_asked else 0.0))
+            self._write_in_background(self._record_departure(run, self.clock.time() + ANSWER_S if is_asked else 0.0))
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Decide on a held call, let its run go on, and return the approval. Raises GatewayError, StoreError."""
@@ -185,7 +185,7 @@ class ToolCalls:
         While another request waits for the same run, nothing happens to it. Raises GatewayError, StoreError.
         """
         if caller.tenant != run.tenant:
-            raise run_resolution.not_found()
+            raise run_resolution.build_not_found_error()
         if run.live is not None and run.live.attendance.clients:  # of this worker
             return
         if run.live is not None:
@@ -203,16 +203,16 @@ class ToolCalls:
         self.feed.nudge()
 
     async def close(self) -> None:
-        """Wait for what is still to be written."""
+        """Wait until all writes in the background have ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _later(self, writes: Coroutine[None, None, None]) -> None:
+    def _write_in_background(self, writes: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(writes)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _wait(self, run: CallRun) -> None:
+    async def _record_waiter(self, run: CallRun) -> None:
         """Record in the store that this request waits, unless it did so a short while ago. Raises StoreError."""
         now_s = asyncio.get_running_loop().time()
         if run.said_s is None or now_s >= run.said_s + AWAITED_S / 4:
@@ -220,8 +220,8 @@ class ToolCalls:
             await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
             run.said_s = now_s
 
-    async def _turn(self, live: LiveRun) -> None:
-        """Wait for the end of a run here, or for its question. Its client counts as one of it."""
+    async def _wait_for_turn_end(self, live: LiveRun) -> None:
+        """Wait until the run ends or asks a person, counted as one of its clients."""
         runs = self.lane().runs
         runs.join(live)
         try:
@@ -230,21 +230,21 @@ class ToolCalls:
             runs.leave(live, whole=live.done)
 
     async def _find_keyed_run(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
-        """Return the run of an earlier call with the same Idempotency-Key, unless it came to nothing."""
+        """Return the run of an earlier call with the same key, unless it ended without effect or result."""
         stored = await lane.earlier(request_key, exchange.caller)
         if stored is None or (stored.state in _CAME_TO_NOTHING and not stored.effects):
             return None
-        return _run(exchange, stored.id)
+        return _build_call_run(exchange, stored.id)
 
-    async def _find_owed_run(self, exchange: Exchange) -> CallRun | None:
+    async def _find_joinable_run(self, exchange: Exchange) -> CallRun | None:
         """Return the run that waits for this very call, or whose client has not got its result yet."""
         tenant, key = exchange.caller.tenant, exchange.origin.fingerprint
         stored = await self.store.undelivered_run(key, tenant=tenant)
         if stored is None:
             return None
-        run = replace(_run(exchange, stored.id), is_owed=True)
+        run = replace(_build_call_run(exchange, stored.id), is_owed=True)
         if stored.state not in ENDED:
-            await self._wait(run)  # from here on no client that leaves cancels the run; before, one may have
+            await self._record_waiter(run)  # from here on no client that leaves cancels the run; before, one may have
             stored = await self.store.run(stored.id, tenant=tenant) or stored
         is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
         is_void = stored.state == "cancelled" and not stored.effects
@@ -260,10 +260,10 @@ class ToolCalls:
         async with self.feed.subscribe(lambda _: news.set(), run_id=run.id, parting=news.set):
             while True:
                 news.clear()
-                await self._wait(run)
+                await self._record_waiter(run)
                 stored = await self.store.run(run.id, tenant=run.tenant)
                 if stored is None:
-                    raise run_resolution.not_found()
+                    raise run_resolution.build_not_found_error()
                 if stored.state in ENDED or stored.state == "unknown":
                     return await self._load_result(stored, run)
                 pending = await self._list_pending(stored)
@@ -290,35 +290,38 @@ class ToolCalls:
         return [approval for approval in pending if approval.expires_s > self.clock.time()]
 
     async def _load_result(self, stored: StoredRun, run: CallRun) -> Done:
-        """Return the result of a run that has ended or cannot go on, from its record. Raises GatewayError."""
+        """Return the result of a run that ended or is stuck, from its record. Raises GatewayError."""
         run.is_owed = run.is_owed or stored.state == "unknown"
         steps = await self.store.steps(stored.id, tenant=stored.tenant)
         if stored.kind == "workflow":
-            return Done(_result_of_workflow(stored, steps), stored.id, stored.state)
+            return Done(_build_workflow_result(stored, steps), stored.id, stored.state)
         if not steps:
-            raise run_resolution.not_found() if stored.error is None else _error(stored)
+            raise run_resolution.build_not_found_error() if stored.error is None else _build_run_error(stored)
         step = steps[-1]
         if stored.state == "unknown":
-            text = texts.unknown_text(step.tool, run_id=stored.id, step=step.number)
+            text = texts.format_unknown_text(step.tool, run_id=stored.id, step=step.number)
             return Done(ToolResult(text, ok=False), stored.id, stored.state)
         if step.result is not None and step.state in ("finished", "failed", "refused"):
-            return _done(step, stored.id, "completed")
+            return _build_step_result(step, stored.id, "completed")
         if stored.state in ("failed", "interrupted"):
             if run.is_owed:  # reported once, as a result is: the same call begins anew
-                return Done(ToolResult(_error(stored).message, ok=False), stored.id, stored.state)
-            raise _error(stored)
+                return Done(ToolResult(_build_run_error(stored).message, ok=False), stored.id, stored.state)
+            raise _build_run_error(stored)
         if step.state in ("started", "unknown"):
-            return Done(ToolResult(texts.stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state)
-        text = _get_answer_text(stored) or texts.cancelled_text(step.tool)
+            return Done(
+                ToolResult(texts.format_stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state
+            )
+        text = _get_answer_text(stored) or texts.format_cancelled_text(step.tool)
         return Done(ToolResult(text, ok=False), stored.id, stored.state)
 
-    async def _write_left(self, run: CallRun, until_s: float) -> None:
+    async def _record_departure(self, run: CallRun, until_s: float) -> None:
         try:
             await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
         except StoreError as error:  # it counts as one that waits for some time yet
             log.error("run %s: that a client has left cannot be written down: %s", run.id, error)
 
-    async def _write_delivered(self, run: CallRun) -> None:
+    async def _record_delivery(self, run: CallRun) -> None:
+        """Store that the client has the result; log a failure of the store."""
         try:
             await self.store.mark_delivered(run.fingerprint, tenant=run.tenant, run_id=run.id)
         except StoreError as error:
@@ -327,7 +330,7 @@ class ToolCalls:
             self._delivered.discard(run.id)
 
 
-def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
+def _build_exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
     """Return the exchange of a call, of a workflow with its parameters as they came."""
     caller, chain, workflow = wanted.identity.caller, lane.rules.chain, wanted.workflow
     run_id = new_run_id()
@@ -350,8 +353,8 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         ),
         job=Job(
             call={"tool": wanted.tool, "arguments": wanted.arguments},
-            workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
-            watcher=lane.runs.waiting.watchers(run_id),
+            workflow=None if workflow is None else build_workflow_usage(workflow, wanted.arguments),
+            watcher=lane.runs.waiting.get_watchers(run_id),
         ),
     )
 
@@ -360,7 +363,7 @@ def _require_tool(lane: ContextLane, tool: str) -> None:
     """Raise GatewayError (service_not_running, tool_not_found) unless a tool of this inside name can be called now."""
     if lane.catalog.find_by_name(tool) is not None:
         return
-    if (service := lane.catalog.not_running(tool)) is None:
+    if (service := lane.catalog.find_stopped_service(tool)) is None:
         raise GatewayError(
             "tool_not_found", "There is no tool of this name for this key: list the tools, and call one of them."
         )
@@ -373,33 +376,33 @@ def _require_tool(lane: ContextLane, tool: str) -> None:
     )
 
 
-def _run(exchange: Exchange, run_id: str) -> CallRun:
+def _build_call_run(exchange: Exchange, run_id: str) -> CallRun:
     is_keyed = exchange.origin.idempotency_key is not None
     is_workflow = exchange.job.workflow is not None
     tenant, key = exchange.caller.tenant, exchange.origin.fingerprint
     return CallRun(run_id, tenant, key, exchange.id, is_shared=is_keyed, is_workflow=is_workflow)
 
 
-def _done(step: StoredStep, run_id: str, state: RunState) -> Done:
+def _build_step_result(step: StoredStep, run_id: str, state: RunState) -> Done:
     """Return the result of a call whose step has one."""
     ok, text = step.state == "finished", step.shown or step.result or ""
     return Done(load_result(step.answer, text if ok else text.removeprefix("Error: "), ok=ok), run_id, state)
 
 
-def _result_of_workflow(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolResult:
+def _build_workflow_result(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolResult:
     """Return the client's result of a workflow run that has ended, or that waits for a person to settle it."""
     open_step = next((step for step in steps if step.state in ("started", "unknown")), None)
     if stored.state == "completed":
         return ToolResult(clean(_get_answer_text(stored)))
     if stored.state == "unknown" and open_step is not None:
-        text = texts.unknown_text(open_step.tool, run_id=stored.id, step=open_step.number)
+        text = texts.format_unknown_text(open_step.tool, run_id=stored.id, step=open_step.number)
     elif stored.state in ("failed", "interrupted"):
-        text = _error(stored).message
+        text = _build_run_error(stored).message
     elif open_step is not None:
-        text = texts.stopped_text(open_step.tool, run_id=stored.id)
+        text = texts.format_stopped_text(open_step.tool, run_id=stored.id)
     else:
         ran = sum(step.state in ("finished", "failed") for step in steps)
-        text = _get_answer_text(stored) or texts.cancelled_text(steps[-1].tool if steps else "", ran_before=ran)
+        text = _get_answer_text(stored) or texts.format_cancelled_text(steps[-1].tool if steps else "", ran_before=ran)
     return ToolResult(clean(text), ok=False)
 
 
@@ -409,7 +412,7 @@ def _get_answer_text(stored: StoredRun) -> str:
     return answer.get("content") or ""
 
 
-def _error(stored: StoredRun) -> GatewayError:
+def _build_run_error(stored: StoredRun) -> GatewayError:
     """Return the error that a run ended with."""
     if stored.error_code is None or stored.error is None:
         return build_interrupted_error(stored.id)

@@ -14,7 +14,7 @@ from gateway.contracts.tracing.tracer import Tracer, get_error_type
 from gateway.runs.run_span import run_span
 
 
-def traced_run(handler: Handler, tracer: Tracer) -> Handler:
+def trace_run(handler: Handler, tracer: Tracer) -> Handler:
     """Return `handler` with a span for its run, below the span of the request that began it."""
 
     async def handle(exchange: Exchange) -> Reply:
@@ -28,23 +28,23 @@ def traced_run(handler: Handler, tracer: Tracer) -> Handler:
             reply = await handler(exchange)
         except BaseException as error:
             trace.goes_on |= exchange.execution.resume is not None
-            _end(tracer, exchange, trace, error)
+            _send_span(tracer, exchange, trace, error)
             raise
 
         async def stream(emit: Emit) -> None:
             try:
                 await reply.stream(emit)
             except BaseException as error:
-                _end(tracer, exchange, trace, error)
+                _send_span(tracer, exchange, trace, error)
                 raise
-            _end(tracer, exchange, trace, None)
+            _send_span(tracer, exchange, trace, None)
 
         return replace(reply, stream=stream)
 
     return handle
 
 
-def _end(tracer: Tracer, exchange: Exchange, trace: RunTrace, error: BaseException | None) -> None:
+def _send_span(tracer: Tracer, exchange: Exchange, trace: RunTrace, error: BaseException | None) -> None:
     """Send the span of a run that has ended."""
     if trace.context.sampled and not trace.goes_on:
         tracer.send(run_span(exchange, trace, error=get_error_type(error)))

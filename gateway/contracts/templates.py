@@ -92,7 +92,7 @@ def filled_object(
     return whole
 
 
-def filled_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
+def fill_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
     """Return a text with its references replaced once, by texts; an absent value is empty. Raises TooLongError."""
     return _TemplateRenderer(values, limit_chars).text(template)
 
@@ -105,10 +105,11 @@ class _TemplateRenderer:
         self._left = limit_chars
 
     def value(self, template: object) -> object:
+        """Return a JSON value with its references replaced; absent keys and items are left out."""
         match template:
             case str():
                 whole = _REFERENCE.fullmatch(template)
-                return self.text(template) if whole is None else self._itself(whole)
+                return self.text(template) if whole is None else self._get_whole_value(whole)
             case Mapping():
                 entries = ((key, self.value(inner)) for key, inner in template.items())
                 return {key: value for key, value in entries if value is not _ABSENT}
@@ -120,6 +121,7 @@ class _TemplateRenderer:
         return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces(template))
 
     def pieces(self, template: str) -> Iterator[str | TemplateValue]:
+        """Yield literal texts and values in turn. Raises TooLongError."""
         at = 0
         for found in _REFERENCE.finditer(template):
             yield self._count_text(template[at : found.start()])
@@ -130,7 +132,7 @@ class _TemplateRenderer:
             at = found.end()
         yield self._count_text(template[at:])
 
-    def _itself(self, whole: re.Match[str]) -> object:
+    def _get_whole_value(self, whole: re.Match[str]) -> object:
         value = self._find_value(whole)
         self._count_text(as_text(value))
         return value

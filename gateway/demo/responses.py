@@ -46,7 +46,7 @@ def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
     yield frame("response.in_progress", response=opening)
     for index, item in enumerate(_items(answer)):
         yield frame("response.output_item.added", output_index=index, item=_without_content(item))
-        for kind, fields in _growth(item, answer=answer):
+        for kind, fields in _build_item_events(item, answer=answer):
             yield frame(kind, item_id=item["id"], output_index=index, **fields)
         yield frame("response.output_item.done", output_index=index, item=item)
     closing = render(answer)
@@ -163,7 +163,7 @@ def _without_content(item: Json) -> Json:
             return {**item, "status": "in_progress", "arguments": ""}
 
 
-def _growth(item: Json, *, answer: DemoAnswer) -> Iterator[tuple[str, Json]]:
+def _build_item_events(item: Json, *, answer: DemoAnswer) -> Iterator[tuple[str, Json]]:
     """Yield the events between an item's announcement and its end."""
     match item["type"]:
         case "reasoning":

@@ -23,7 +23,7 @@ def build_call_chunks(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
 
 
 def facts(context: Json) -> Json:
-    """Return facts of the whole answer, which stand beside its end."""
+    """Return a chunk with facts about the whole answer, for its end."""
     return {"choices": [], "context": context}
 
 

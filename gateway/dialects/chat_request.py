@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.contracts.exchange import Exchange
-from gateway.dialects.message_identity import content_text, extract_call_ids
+from gateway.dialects.message_identity import extract_call_ids, get_content_text
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
 #: Roles of results, and ends of the types of parts that are results.
@@ -33,7 +33,9 @@ def client_tools(body: Mapping[str, object]) -> frozenset[str]:
     """Return the names of the tools that the client brought; an entry that is not a tool with a name is left out."""
     if "tools" not in body and "functions" not in body:
         return _NO_TOOLS
-    functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
+    functions = [tool.get("function") for tool in _filter_objects(body.get("tools"))] + [
+        *_filter_objects(body.get("functions"))
+    ]
     return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))
 
 
@@ -47,7 +49,7 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
         if role in _RESULTS or (isinstance(content, list) and _has_result(content)):
             return True
         if role == "assistant":
-            text = content if isinstance(content, str) else content_text(content)
+            text = content if isinstance(content, str) else get_content_text(content)
             if (
                 message.get("tool_calls")
                 or message.get("function_call")
@@ -68,11 +70,11 @@ def lets_server_search(body: Mapping[str, object]) -> bool:
     wishes = _SEARCHES.intersection(body)
     if wishes and any(body[name] not in (None, False, []) for name in wishes):
         return True
-    return "tools" in body and not all(tool.get("type") in _OF_CLIENTS for tool in _objects(body["tools"]))
+    return "tools" in body and not all(tool.get("type") in _OF_CLIENTS for tool in _filter_objects(body["tools"]))
 
 
 def names_sources(chunk: Mapping[str, object]) -> bool:
-    """Return whether a chunk of an answer names what the server of its model has found and read by itself."""
+    """Return whether a chunk shows that the model's server has searched or read by itself."""
     choices = chunk.get("choices")
     told = [chunk]
     if isinstance(choices, list):
@@ -86,20 +88,20 @@ def _has_sources(fields: Mapping[str, object]) -> bool:
 
 
 def _has_result(parts: object) -> bool:
-    kinds = [part.get("type") for part in _objects(parts)]
+    kinds = [part.get("type") for part in _filter_objects(parts)]
     return any(isinstance(kind, str) and kind.endswith(_RESULT_PARTS) for kind in kinds)
 
 
 def knows_functions_only(body: Mapping[str, object]) -> bool:
     """Return whether the client uses the API before `tools`: it brought `functions`, and gets a `function_call`."""
-    return bool(_objects(body.get("functions"))) and not _objects(body.get("tools"))
+    return bool(_filter_objects(body.get("functions"))) and not _filter_objects(body.get("tools"))
 
 
-def not_forced(body: Mapping[str, object]) -> dict[str, object]:
+def build_unforced_fields(body: Mapping[str, object]) -> dict[str, object]:
     """Return what replaces the fields that force a call: they hold for one answer of the model, and it has called."""
     changed: dict[str, object] = {}
     choice = body.get("tool_choice")
-    if _forces(choice):
+    if _is_forcing_choice(choice):
         allowed = choice.get("allowed_tools") if isinstance(choice, dict) else None
         changed["tool_choice"] = (
             {**choice, "allowed_tools": {**allowed, "mode": "auto"}}
@@ -113,10 +115,10 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
 
 def forces_call(body: Mapping[str, object]) -> bool:
     """Return whether a request requires its answer to be a call of a tool."""
-    return _forces(body.get("tool_choice")) or isinstance(body.get("function_call"), dict)
+    return _is_forcing_choice(body.get("tool_choice")) or isinstance(body.get("function_call"), dict)
 
 
-def _forces(choice: object) -> bool:
+def _is_forcing_choice(choice: object) -> bool:
     """Return whether a `tool_choice` is one that forces a call: `required`, which some call `any`, or a tool."""
     if not isinstance(choice, dict):
         return choice not in (None, *_FREE)
@@ -141,7 +143,7 @@ def may_call_tools(exchange: Exchange) -> bool:
     return wants_text(exchange.body) or exchange.delivery.shows_calls or bool(exchange.steering.only_tools)
 
 
-def whole_text(body: Mapping[str, object]) -> str:
+def get_whole_text(body: Mapping[str, object]) -> str:
     """Return the last message, if it is a user's and nothing but text; "" otherwise."""
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
@@ -155,7 +157,7 @@ def whole_text(body: Mapping[str, object]) -> str:
     return "\n".join(whole) if len(whole) == len(content) else ""
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
+def _filter_objects(value: object) -> list[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -166,11 +168,12 @@ def last_user_text(messages: object) -> str:
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":
             content = message.get("content")
-            return content[:USER_TEXT_CHARS] if isinstance(content, str) else _text_of_parts(content)
+            return content[:USER_TEXT_CHARS] if isinstance(content, str) else _join_part_texts(content)
     return ""
 
 
-def _text_of_parts(parts: object) -> str:
+def _join_part_texts(parts: object) -> str:
+    """Return the text parts of a content, joined by lines, USER_TEXT_CHARS at most."""
     texts: list[str] = []
     room = USER_TEXT_CHARS
     for part in parts if isinstance(parts, list) else ():

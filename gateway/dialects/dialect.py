@@ -54,7 +54,7 @@ class Wishes:
     that. `tainted`: a part of the conversation may come from an untrusted source. `thoughts`: the models' thoughts in
     it, each by itself; its body may have them joined, or leave some out. `exact_tools`: schemas of tools of the
     client's, by name: its API cannot show a call whose arguments are others. `background`: the run has no client.
-    `shown`: approvals that the conversation shows last, as `shown_last` finds them in texts. `known_as`: the names of
+    `shown`: approvals that the conversation shows last, as `list_last_questions` finds them. `known_as`: the names of
     conversations that the answer is added to; None: no later request refers to the answer by an id. `answer_ids`: of
     the assistant messages of its body, in their order, the ids of the requests that they are the answers to, "" for an
     unknown one. `results`: label and name of each call of a gateway's tool whose result the conversation contains.

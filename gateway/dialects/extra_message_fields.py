@@ -45,15 +45,15 @@ class MessageFields:
     def feed(self, name: str, value: object) -> object:
         """Return what may be shown of a piece by now; None: nothing. Raises TooDeepError."""
         if isinstance(value, str):
-            return self._text((name,), value) or None
+            return self._filter_text((name,), value) or None
         if isinstance(value, dict):
             return self._fields((name,), value) or None
         if isinstance(value, list):
-            return [self._entry(name, entry) for entry in value] or None
+            return [self._filter_entry(name, entry) for entry in value] or None
         return value
 
     def end_round(self) -> Json:
-        """Return what is still held back of the answer of one model call, which is over."""
+        """Return the texts held back when the answer of one model call has ended."""
         rest = FieldAccumulator()
         for path, defuser in self._open.items():
             if text := defuser.finish():
@@ -62,8 +62,8 @@ class MessageFields:
         self._first = dict(self._next)
         return rest.whole()
 
-    def _entry(self, name: str, entry: object) -> object:
-        """One of a list; one with an index is continued by later pieces."""
+    def _filter_entry(self, name: str, entry: object) -> object:
+        """Return what may be shown of a list entry; later pieces continue one with an index."""
         if not isinstance(entry, dict) or (index := _find_index(entry)) is None:
             return safe(entry)
         index += self._first.get(name, 0)
@@ -71,14 +71,15 @@ class MessageFields:
         return self._fields((name, index, entry.get("type")), {**entry, "index": index})
 
     def _fields(self, path: tuple[object, ...], fields: Mapping[str, object]) -> Json:
+        """Return the fields of an object without approval ids; texts continue in later pieces."""
         return {
-            key: self._text((*path, key), value)
+            key: self._filter_text((*path, key), value)
             if isinstance(value, str) and key not in OPAQUE
             else safe(value, key=key)
             for key, value in fields.items()
         }
 
-    def _text(self, path: tuple[object, ...], text: str) -> str:
+    def _filter_text(self, path: tuple[object, ...], text: str) -> str:
         defuser = self._open.get(path)
         if defuser is None:
             defuser = self._open[path] = Defuser()
@@ -103,7 +104,7 @@ class FieldAccumulator:
 
     def whole(self) -> Json:
         """Return the fields so far."""
-        return {name: _whole(value) for name, value in self._fields.items()}
+        return {name: _join_value(value) for name, value in self._fields.items()}
 
 
 class _Texts(list[str]):
@@ -120,6 +121,7 @@ class _Entries:
         self.places: dict[tuple[object, object], int] = {}
 
     def add(self, entry: object, *, level: int) -> None:
+        """Add a list entry, or join it to the earlier one with the same index and type."""
         place = None
         if isinstance(entry, dict) and (index := _find_index(entry)) is not None:
             place = index, entry.get("type")
@@ -138,6 +140,7 @@ def _find_index(entry: Mapping[str, object]) -> int | None:
 
 
 def _join_pieces(known: object, piece: object, *, key: str = "", level: int = 0) -> object:
+    """Return the value of all pieces so far: texts, objects and lists grow. Raises TooDeepError."""
     if level > _LEVELS:
         raise TooDeepError
     match piece:
@@ -160,14 +163,15 @@ def _join_pieces(known: object, piece: object, *, key: str = "", level: int = 0)
     return piece
 
 
-def _whole(value: object) -> object:
+def _join_value(value: object) -> object:
+    """Return a joined value as plain JSON."""
     match value:
         case _Texts():
             return "".join(value)
         case _Entries():
-            return [_whole(entry) for entry in value.entries]
+            return [_join_value(entry) for entry in value.entries]
         case dict():
-            return {name: _whole(inner) for name, inner in value.items()}
+            return {name: _join_value(inner) for name, inner in value.items()}
     return value
 
 

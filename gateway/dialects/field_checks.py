@@ -36,7 +36,7 @@ def short(limit: int) -> Kind:
 
 
 def build_enum_kind(*texts: str) -> Kind:
-    """Return the kind of these texts."""
+    """Return the kind that allows only these texts."""
     known = frozenset(texts)
     return Kind(lambda value: type(value) is str and value in known, f"one of {', '.join(texts)}")
 
@@ -58,7 +58,7 @@ def number(low: float, high: float) -> Kind:
     )
 
 
-def _are_texts(value: object) -> bool:
+def _is_string_list(value: object) -> bool:
     return type(value) is list and all(type(one) is str for one in value)
 
 
@@ -66,7 +66,7 @@ TEXT: Final = Kind(lambda value: type(value) is str, "text")
 TRUTH: Final = Kind(lambda value: type(value) is bool, "true or false")
 OBJECT: Final = Kind(lambda value: type(value) is dict, "an object")
 LIST: Final = Kind(lambda value: type(value) is list, "a list")
-TEXTS: Final = Kind(_are_texts, "a list of texts")
+TEXTS: Final = Kind(_is_string_list, "a list of texts")
 WHOLE: Final = Kind(lambda value: type(value) is int, "a whole number")
 ANYTHING: Final = Kind(lambda _: True, "a value")
 ID: Final = short(ID_CHARS)

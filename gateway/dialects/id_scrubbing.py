@@ -74,6 +74,7 @@ class Defuser:
         return self._read(self._held, final=True) if self._held else ""
 
     def _read(self, data: str, *, final: bool) -> str:
+        """Return the text that may be shown, with approval ids made useless; hold back a possible beginning."""
         shown: list[str] = []
         at = look = 0
         self._held = ""
@@ -82,7 +83,7 @@ class Defuser:
             line = _ENTITY.match(data, start) if found[0] == "&" else found
             if line is None or (found[0] == "&" and not final and _BEGINS.fullmatch(data, start)):
                 end, is_open = start, _BEGINS.fullmatch(data, start) is not None
-            elif _is_low_line(line[0]) and _ends_like_ap(self._in_front(data, start)):
+            elif _is_low_line(line[0]) and _ends_like_ap(self._get_preceding_text(data, start)):
                 end, is_open = _find_id_end(data, line.end(), final=final)
             else:
                 continue
@@ -96,10 +97,10 @@ class Defuser:
                 at = look = end
         done = len(data) - len(self._held)
         shown.append(data[at:done])
-        self._before = self._in_front(data, done)
+        self._before = self._get_preceding_text(data, done)
         return "".join(shown)
 
-    def _in_front(self, data: str, at: int) -> str:
+    def _get_preceding_text(self, data: str, at: int) -> str:
         near = data[max(0, at - _BEFORE_CHARS) : at]
         return near if at >= _BEFORE_CHARS else (self._before + near)[-_BEFORE_CHARS:]
 
@@ -113,7 +114,7 @@ def defuse(text: str) -> str:
 
 
 def _find_id_end(data: str, at: int, *, final: bool) -> tuple[int, bool]:
-    """Return where the id ends that begins here, 0 if it is none, and whether what comes next may belong to it."""
+    """Return the end of an approval id from `at` on (0: none), and whether more text may belong to it."""
     letters = end = 0
     while at < len(data):
         if not final and _BEGINS.fullmatch(data, at):
@@ -127,7 +128,7 @@ def _find_id_end(data: str, at: int, *, final: bool) -> tuple[int, bool]:
             return at, False
         entity = _ENTITY.match(data, at)
         piece = data[at] if entity is None else entity[0]
-        plain = _plain(piece if entity is None else html.unescape(piece))
+        plain = _fold_character(piece if entity is None else html.unescape(piece))
         if plain is None:
             break
         at += len(piece)
@@ -147,7 +148,7 @@ def _ends_like_ap(before: str) -> bool:
             return True
         entity = _LAST_ENTITY.search(before, 0, at) if before[at - 1] in _ENTITY_ENDS else None
         start = at - 1 if entity is None else entity.start()
-        plain = _plain(before[start:at] if entity is None else html.unescape(entity[0]))
+        plain = _fold_character(before[start:at] if entity is None else html.unescape(entity[0]))
         if (plain and plain != wanted[0]) or (plain is None and _MARKUP.fullmatch(before, start, at) is None):
             return False
         wanted, at = wanted[1:] if plain else wanted, start
@@ -159,8 +160,8 @@ def _is_low_line(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _plain(character: str) -> str | None:
-    """Return the letter of an id that a character looks like, "" for one that does not show, None for any other."""
+def _fold_character(character: str) -> str | None:
+    """Return the ASCII letter that a character resembles, "" for an invisible one, else None."""
     if character in _ID_LETTERS:
         return character
     if character in _LOOKS:

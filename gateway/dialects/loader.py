@@ -26,6 +26,6 @@ def load_dialect(name: str) -> Dialect:
     return found
 
 
-def all_dialects() -> Sequence[Dialect]:
+def load_all_dialects() -> Sequence[Dialect]:
     """Return all dialects, by the names of their packages."""
     return tuple(map(load_dialect, sorted(ENDPOINTS)))

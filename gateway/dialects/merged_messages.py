@@ -24,7 +24,7 @@ def join_neighbours(messages: Sequence[Json]) -> list[Json]:
     return joined
 
 
-def with_own(messages: Sequence[Json], own: Sequence[Json]) -> list[Json]:
+def append_own_messages(messages: Sequence[Json], own: Sequence[Json]) -> list[Json]:
     """Return messages with the gateway's own behind them, which begin no second message of the user in a row."""
     whole = list(messages)
     for message in own:
@@ -35,7 +35,7 @@ def with_own(messages: Sequence[Json], own: Sequence[Json]) -> list[Json]:
     return whole
 
 
-def lead_with_one(messages: list[Json]) -> list[Json]:
+def merge_leading_system(messages: list[Json]) -> list[Json]:
     """Return messages whose system messages at the beginning are one."""
     end = 0
     while end < len(messages) and messages[end].get("role") in SYSTEM_ROLES:
@@ -55,12 +55,12 @@ def join(first: Json, second: Json) -> Json:
     if isinstance(before, str) and isinstance(behind, str):
         content = _GAP.join(filter(None, (before, behind)))
     else:
-        parts = [*_parts(before), *_parts(behind)]
+        parts = [*_get_parts(before), *_get_parts(behind)]
         content = parts or None
     return {**first, **second, "role": first.get("role"), "content": content}
 
 
-def _parts(content: object) -> list[Json]:
+def _get_parts(content: object) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return list(content) if isinstance(content, list) else []

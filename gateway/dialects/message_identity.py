@@ -55,15 +55,15 @@ class MessageMeaning:
 
 
 def parse_meaning(message: Mapping[str, object]) -> MessageMeaning:
-    """Of any message, also of one without sense."""
+    """Return the content that identifies a chat message, also of a malformed one."""
     role = _ROLES.get(message.get("role"), b"?")
-    text = content_text(message.get("content"))
+    text = get_content_text(message.get("content"))
     if role != b"a":
-        return MessageMeaning(role, solid(text))
+        return MessageMeaning(role, remove_white_space(text))
     ids: list[str] = []
-    calls = [*map(partial(_call, ids=ids), get_calls(message))]
+    calls = [*map(partial(_describe_call, ids=ids), get_calls(message))]
     own = tuple(dict.fromkeys([*filter(is_random, ids), *extract_call_ids(text)]))
-    told = solid(without_asides(text))
+    told = remove_white_space(remove_asides(text))
     return MessageMeaning(role, told, orjson.dumps(calls) if calls else b"", own, extract_approval_ids(text))
 
 
@@ -87,39 +87,39 @@ def is_random(call_id: str) -> bool:
     )
 
 
-def content_text(content: object) -> str:
+def get_content_text(content: object) -> str:
     """Return the text of a message's content, which is a text or parts."""
     if isinstance(content, str):
         return content
-    texts = [part if isinstance(part, str) else part.get("text") for part in _parts(content)]
+    texts = [part if isinstance(part, str) else part.get("text") for part in _filter_parts(content)]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def spoken_parts(content: Sequence[object]) -> tuple[str, str] | None:
-    """Return the text and the thoughts of a content made of such parts. None: it has others, too."""
+def split_spoken_parts(content: Sequence[object]) -> tuple[str, str] | None:
+    """Return text and reasoning of a list of parts; None if it has parts of another type."""
     texts, thoughts = [], []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "thinking" and isinstance(part, dict):
-            thoughts.append(content_text(part.get("thinking")))
+            thoughts.append(get_content_text(part.get("thinking")))
         elif kind in TEXT_PARTS:
-            texts.append(content_text([part]))
+            texts.append(get_content_text([part]))
         else:
             return None
     return "".join(texts), "".join(thoughts)
 
 
-def _parts(content: object) -> list[str | Mapping[str, object]]:
+def _filter_parts(content: object) -> list[str | Mapping[str, object]]:
     return [part for part in content if isinstance(part, str | dict)] if isinstance(content, list | tuple) else []
 
 
-def solid(text: str) -> bytes:
+def remove_white_space(text: str) -> bytes:
     """Return a text without white space, which programs break, trim and indent as they like."""
     raw = text.encode("utf-8", "surrogatepass")
     return raw.translate(None, _BLANKS).replace(_NO_BREAK_SPACE, b"")
 
 
-def without_asides(text: str) -> str:
+def remove_asides(text: str) -> str:
     """Return a text without the parts that clients take out of answers or put into them."""
     if "<" not in text and "◁" not in text:  # each opening and each closing has one
         return text
@@ -135,7 +135,7 @@ def without_asides(text: str) -> str:
 
 
 def extract_asides(text: str) -> list[str]:
-    """Return the parts that `without_asides` takes out, without their tags."""
+    """Return the parts that `remove_asides` takes out, without their tags."""
     found = []
     for opening, closing in (*_THOUGHTS, *_SHOWN):
         at = 0
@@ -147,7 +147,7 @@ def extract_asides(text: str) -> list[str]:
 
 
 def _remove_sections(text: str, opening: str, closing: str) -> str:
-    """Return a text without what stands between these; an opening one that is never closed stays."""
+    """Return a text without the sections between these tags; an unclosed tag stays."""
     kept, at = [], 0
     while (begin := text.find(opening, at)) >= 0 and (end := text.find(closing, begin)) >= 0:
         kept.append(text[at:begin])
@@ -155,7 +155,7 @@ def _remove_sections(text: str, opening: str, closing: str) -> str:
     return "".join([*kept, text[at:]]) if kept else text
 
 
-def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
+def _describe_call(call: Mapping[str, object], ids: list[str]) -> list[object]:
     """Return the name and the arguments of a call, and add its id to `ids`."""
     if isinstance(call_id := call.get("id"), str):
         ids.append(call_id)
@@ -163,40 +163,40 @@ def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
     if not isinstance(function, dict):
         return []
     name, arguments = function.get("name"), function.get("arguments", function.get("input"))
-    return [name if isinstance(name, str) else None, arguments_meant(arguments)]
+    return [name if isinstance(name, str) else None, normalize_arguments(arguments)]
 
 
 def get_calls(message: Mapping[str, object]) -> list[Mapping[str, object]]:
     """Return the calls of a message, also a `function_call`, as calls were before they had ids."""
     calls, call = message.get("tool_calls"), message.get("function_call")
-    found = _objects(calls) if calls else []
+    found = _filter_objects(calls) if calls else []
     return [*found, {"function": call}] if isinstance(call, dict) else found
 
 
-def arguments_meant(arguments: object) -> str:
-    """Return the JSON value of arguments in one spelling; what is no JSON stays as it is, without white space."""
+def normalize_arguments(arguments: object) -> str:
+    """Return canonical JSON of the arguments; for invalid JSON, its text without white space."""
     try:
         return orjson.dumps(parse_arguments(arguments) or {}, option=orjson.OPT_SORT_KEYS).decode()
     except (ValueError, TypeError, RecursionError):  # orjson's errors are among them
-        return solid(str(arguments)).decode("utf-8", "surrogatepass")
+        return remove_white_space(str(arguments)).decode("utf-8", "surrogatepass")
 
 
 def parse_arguments(arguments: object) -> object:
     """Return the JSON value of arguments, however they are written. Raises ValueError, TypeError, RecursionError."""
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-    value = _value(text)
-    return _value(value) if isinstance(value, str) else value  # arguments that a model encoded as JSON twice
+    value = _parse_json_value(text)
+    return _parse_json_value(value) if isinstance(value, str) else value  # arguments that a model encoded as JSON twice
 
 
-def _value(text: str) -> object:
-    """Numbers are what JavaScript makes of them: 1, 1.0 and 1e0 are one."""
-    return json.loads(text, parse_int=_number, parse_float=_number) if text.strip() else {}
+def _parse_json_value(text: str) -> object:
+    """Return JSON with numbers as JavaScript has them: 1, 1.0 and 1e0 are equal; blanks are {}."""
+    return json.loads(text, parse_int=_parse_number, parse_float=_parse_number) if text.strip() else {}
 
 
-def _number(spelled: str) -> float:
+def _parse_number(spelled: str) -> float:
     return float(spelled) + 0.0  # -0.0 is 0
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
+def _filter_objects(value: object) -> list[Mapping[str, object]]:
     """Return the objects of a list; a client may have sent anything."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []

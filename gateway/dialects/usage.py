@@ -30,11 +30,13 @@ class TurnUsage:
         self.said: Callable[[str], None] = self._texts.append  # each piece of text as it comes
 
     def begin_call(self, body: Json) -> None:
+        """Add the last call to the sum, and begin to measure a call with this body."""
         self.settle()
         self._sent = body
         self._texts.clear()
 
     def read(self, chunk: Json) -> None:
+        """Keep the usage and the model that a chunk states."""
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             # Some servers report their tokens so far with every chunk: the last report counts.
@@ -43,6 +45,7 @@ class TurnUsage:
             self._model = model
 
     def chunk(self) -> Json:
+        """Return the chunk with the tokens of all calls so far, marked if one is estimated."""
         self.settle()
         usage = {
             "prompt_tokens": self._prompt,
@@ -64,7 +67,7 @@ class TurnUsage:
         self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
 
     def get_reported_usage(self) -> tuple[str | None, int | None, int | None]:
-        """Return what the answer since `asked` states: its model, and the tokens of prompt and completion."""
+        """Return model, prompt tokens and completion tokens of the last answer; None if not reported."""
         told = self._told or {}
         return self._model, _parse_count(told.get("prompt_tokens")), _parse_count(told.get("completion_tokens"))
 
@@ -75,7 +78,10 @@ class TurnUsage:
             return
         told, prompt, completion = self._told or {}, 0, 0
         if told:
-            prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+            prompt, completion = (
+                _get_token_count(told.get("prompt_tokens")),
+                _get_token_count(told.get("completion_tokens")),
+            )
             self._details = _sum_details(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
         if not prompt and self._sent and not told.get("cached_answers"):  # no prompt has none: nothing was counted
             self._estimated = True
@@ -87,7 +93,7 @@ class TurnUsage:
 
 
 def _sum_details(total: Json, told: Json, level: int = 0) -> Json:
-    """Details of two model calls as one: numbers are added, of anything else the last word counts."""
+    """Return the details of two calls as one: numbers are added, else the last value counts."""
     summed = dict(total)
     for key, value in told.items():
         known = total.get(key)
@@ -107,8 +113,8 @@ def _is_number(value: object) -> bool:
 
 def _parse_count(tokens: object) -> int | None:
     """Return a number of tokens; None: it is not stated."""
-    return _count(tokens) if _is_number(tokens) else None
+    return _get_token_count(tokens) if _is_number(tokens) else None
 
 
-def _count(tokens: object) -> int:
+def _get_token_count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and 0 <= tokens < MOST else 0

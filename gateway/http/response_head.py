@@ -88,7 +88,7 @@ class ResponseHead:
 
 
 def measure_regular(data: bytes) -> tuple[int, int, int] | None:
-    """(status, head bytes, body bytes) of a wholly regular answer, else None; the shortcut for nearly all of them.
+    """Return (status, head bytes, body bytes) of a regular answer, else None: the fast path for most answers.
 
     Regular: HTTP/1.1, a final status with a body, exactly one Content-Length, and no field that concerns framing or
     this hop, so that the head goes through as it came. Anything else is for `parse_response_head`.

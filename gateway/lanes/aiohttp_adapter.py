@@ -334,7 +334,7 @@ class LocalTransaction:
         if client.transaction is not self:
             return
         self._handler.connection_lost(None)
-        self._account(self.status)
+        self._record_answer(self.status)
         read = self._body is None
         keep = (
             self.keep_alive and read and self.whole and self.head.keep_alive
@@ -353,7 +353,7 @@ class LocalTransaction:
     def switch(self, response: web.WebSocketResponse) -> WebSocketTransaction:
         """End this transaction behind the page's 101. Return the WebSocket's; it gets what the client sent ahead."""
         client = self._client
-        self._account(SWITCHED)
+        self._record_answer(SWITCHED)
         transaction = WebSocketTransaction(client, self._handler, response, head=self.head, facts=self.facts)
         client.transaction = transaction
         if held := client.unhold():
@@ -368,10 +368,10 @@ class LocalTransaction:
         self._end_wait(False)
         self._handler.connection_lost(None)
         if self.whole:
-            self._account(self.status)
+            self._record_answer(self.status)
         else:
             self._client.listener.metrics.client_disconnects += 1
-            self._account(CLIENT_LEFT)
+            self._record_answer(CLIENT_LEFT)
 
     def client_full(self) -> None:
         self._handler.pause_writing()
@@ -405,10 +405,10 @@ class LocalTransaction:
             client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
-        self._account(error.facts.status)
+        self._record_answer(error.facts.status)
         client.turn_done(keep=False, linger=True)
 
-    def _account(self, status: int) -> None:
+    def _record_answer(self, status: int) -> None:
         listener, head, duration_s = self._client.listener, self.head, perf_counter() - self._began
         tally = listener.metrics.route(self.route, self.mode)
         tally.codes(head.method.decode())[status] += 1

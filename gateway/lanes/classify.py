@@ -73,12 +73,12 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
         if _is_stored(path) or (head.method == b"POST" and path.removesuffix(b"/") in _BY_HEADER):
             return "context"
         if _generates(head, path):
-            raise _no_context(headers)
+            raise _build_no_context_error(headers)
     return "passthrough"
 
 
 def build_wildcard(path: bytes) -> bytes:
-    """Return what stands in `own_paths` for all paths one segment below the one that this path is below.
+    """Return the entry of `own_paths` for a path and its siblings: the last segment becomes `*`.
 
     A slash at the end begins no segment.
     """
@@ -86,7 +86,7 @@ def build_wildcard(path: bytes) -> bytes:
     return whole[: whole.rfind(b"/") + 1] + b"*" + path[len(whole) :]
 
 
-def _no_context(headers: dict[bytes, bytes]) -> GatewayError:
+def _build_no_context_error(headers: dict[bytes, bytes]) -> GatewayError:
     return GatewayError(
         "invalid_header",
         "There is no context mode on this path: send chat completions or responses to '/context/v1', or leave the "

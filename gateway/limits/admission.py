@@ -53,9 +53,9 @@ class Admission:
         self._more: dict[tuple[LimitRule, ...], Admission] = {}
         # Whether a rule counts the tokens of these requests, and whether perhaps none has told yet what it used.
         self._counts = self._is_new = takes_tokens and any(rule.most_tokens for rule in rules)
-        self._look()
+        self._update_sharing()
 
-    def _look(self) -> None:
+    def _update_sharing(self) -> None:
         """Look whether it is known what requests use."""
         self._is_new = self._is_new and any(rule.most_tokens and not rule.meter.mean for rule in self.rules)
         # A place that reserves tokens is for no request without any.
@@ -108,7 +108,7 @@ class Admission:
             reservation = self.limiter.reserve(self.rules)
         else:
             if self._is_new:
-                self._look()
+                self._update_sharing()
             guess = estimate_request_tokens(body, length) if self._is_new else None
             reservation = self.limiter.reserve(self.rules, length // BYTES_A_TOKEN, guess=guess)
         places = reservation.places

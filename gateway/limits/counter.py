@@ -167,7 +167,7 @@ class Counter:
         return self.ahead * self.ahead_each + self.ahead_spare
 
     def leave(self, requests: int = 1) -> None:
-        """Count so many requests as under way no longer, and let the others see it."""
+        """Subtract finished requests from those under way, and publish the count to the other workers."""
         self.under_way -= requests
         if self.others:
             self._mine[NOW] = self.under_way
@@ -225,7 +225,7 @@ class Counter:
             self._waits = tick, {}
         waits = self._waits[1]
         if (kind, over) not in waits:
-            waits[kind, over] = self._leaves_s(_RINGS[kind], over, tick)
+            waits[kind, over] = self._get_window_exit_s(_RINGS[kind], over, tick)
         return max(waits[kind, over] - now_s, 0.0)
 
     def empty_s(self, kind: Kind, now_s: float) -> float:
@@ -375,7 +375,7 @@ class Counter:
             self._older_requests += _between(row, REQUESTS, first, last)
             self._older_tokens += _between(row, TOKENS, first, last)
 
-    def _leaves_s(self, ring: int, over: int, tick: int) -> float:
+    def _get_window_exit_s(self, ring: int, over: int, tick: int) -> float:
         """Return the time at which the oldest `over` of all workers will have left the window."""
         rows = self._rows()
         for then in range(tick - TICKS + 1, tick + 1):

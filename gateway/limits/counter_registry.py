@@ -116,7 +116,7 @@ class Meters:
             self.tidy()
             number = self._hold(scope, name)
         if number is None:
-            raise self._full(scope, name)
+            raise self._build_full_error(scope, name)
         self._open[scope, name] = meter, number
         return self._shared.rows(number, self._place)
 
@@ -124,7 +124,7 @@ class Meters:
         now_s = self._clock()
         return self._shared.hold(f"{scope} {name}", place=self._place, now_s=now_s, makes=now_s >= self._full_until_s)
 
-    def _full(self, scope: Scope, name: str) -> GatewayError:
+    def _build_full_error(self, scope: Scope, name: str) -> GatewayError:
         now_s = self._clock()
         self._full_until_s = now_s + FULL_S
         if now_s >= self._log_from_s:

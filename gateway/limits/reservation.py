@@ -145,7 +145,7 @@ class Reservation:
             return self
         places, self.places = self.places, []
         if outcome == LIMITED:
-            _withdraw(places)
+            _cancel_places(places)
         elif isinstance(tokens, int):
             for one in places:
                 if one.reserved:
@@ -249,7 +249,7 @@ def _release(places: Sequence[RulePlaces]) -> None:
             one.counter.hold(-one.reserved)
 
 
-def _withdraw(places: Sequence[RulePlaces]) -> None:
+def _cancel_places(places: Sequence[RulePlaces]) -> None:
     """Take back all that was taken: the request used nothing."""
     _release(places)
     for one in places:

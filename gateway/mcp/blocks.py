@@ -15,15 +15,15 @@ from gateway.aio.cooperative import Work
 from gateway.contracts.storage.store import Json
 from gateway.mcp.server_text import (
     clean_description,
+    count_sent_bytes,
     drop_empty,
-    one_line,
+    format_one_line,
     parse_annotations,
     parse_base64,
     parse_icons,
     parse_media_type,
     parse_meta,
     parse_uri,
-    sent_bytes,
 )
 from gateway.tools.results import clean, clean_stepwise
 
@@ -66,8 +66,8 @@ def read_blocks(content: Any) -> Work[Sequence[Block]]:
     for block in blocks[:BLOCKS]:
         try:
             text = _get_text(block)
-            one = yield from _read(
-                block if len(text) <= room_chars else _with_text(block, shorten_text(text, room_chars))
+            one = yield from _read_block(
+                block if len(text) <= room_chars else _replace_text(block, shorten_text(text, room_chars))
             )
             one = replace(one, line=text) if one.is_text else one
             room_chars -= min(len(text), room_chars)
@@ -76,7 +76,7 @@ def read_blocks(content: Any) -> Work[Sequence[Block]]:
                 raise _UnfitError(_TOO_LARGE)
             room_bytes -= size_bytes
         except _UnfitError as reason:
-            one = _build_note(_left_out(block, str(reason)))
+            one = _build_note(_format_left_out(block, str(reason)))
         found.append(one)
         yield
     if len(blocks) > BLOCKS:
@@ -96,14 +96,14 @@ def note(block: Any) -> str:
     """Return one line on a block that is not text."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("image", "audio"):
-        return f"[{kind} {_get_label(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
+        return f"[{kind} {_get_label(block, 'mimeType')}, {_count_decoded_bytes(block.get('data')):,} bytes]"
     if kind == "resource" and isinstance(block.get("resource"), dict):
         resource = block["resource"]
-        size = _decoded_bytes(resource.get("blob"))
+        size = _count_decoded_bytes(resource.get("blob"))
         return f"[resource {_get_label(resource, 'uri')}, {_get_label(resource, 'mimeType')}, {size:,} bytes]"
     if kind == "resource_link":
         return f"[resource {_get_label(block, 'name')}: {_get_label(block, 'uri')}]"
-    return f"[content of the type {one_line(kind, _NOTE_CHARS) or 'unknown'!r}, which cannot be shown]"
+    return f"[content of the type {format_one_line(kind, _NOTE_CHARS) or 'unknown'!r}, which cannot be shown]"
 
 
 def fit_blocks(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
@@ -111,7 +111,7 @@ def fit_blocks(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
 
     Texts come first. One that has no room is cut, with a note. Blocks whose notes have no room are counted.
     """
-    sizes = [sent_bytes(block) for block in blocks]
+    sizes = [count_sent_bytes(block) for block in blocks]
     if sum(sizes) <= room_bytes:
         return list(blocks)
     room_bytes -= _NOTE_BYTES
@@ -121,8 +121,12 @@ def fit_blocks(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
             if _has_text(block) is not is_text:
                 continue
             if sizes[at] > room_bytes:
-                block = _cut(block, max(room_bytes, 0)) if is_text else _build_note(_left_out(block, _TOO_LARGE)).block
-            if (size_bytes := sent_bytes(block)) <= room_bytes:
+                block = (
+                    _shorten_block(block, max(room_bytes, 0))
+                    if is_text
+                    else _build_note(_format_left_out(block, _TOO_LARGE)).block
+                )
+            if (size_bytes := count_sent_bytes(block)) <= room_bytes:
                 found[at] = block
                 room_bytes -= size_bytes
     kept = [found[at] for at in sorted(found)]
@@ -153,13 +157,13 @@ def parse_resource_link(value: Json) -> Json:
 
 def parse_resource_facts(value: Json) -> Json:
     """Return a server's fields of one or several resources, beside the address. Raises ValueError with the reason."""
-    if not (name := one_line(value.get("name"))):
+    if not (name := format_one_line(value.get("name"))):
         raise ValueError("it has no name")
     size = value.get("size")
     return {
         "name": name,
         **drop_empty(
-            title=one_line(value.get("title")),
+            title=format_one_line(value.get("title")),
             description=clean_description(value.get("description")),
             mimeType=parse_media_type(value.get("mimeType")),
             size=size if type(size) is int and 0 <= size < 1 << 53 else None,
@@ -170,8 +174,8 @@ def parse_resource_facts(value: Json) -> Json:
     }
 
 
-def _read(block: Any) -> Work[Block]:
-    """Return a block as it may go on. Raises _UnfitError."""
+def _read_block(block: Any) -> Work[Block]:
+    """Return a content block cleaned for models and clients. Raises _UnfitError."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind not in _KINDS:
         return _build_note(note(block))
@@ -198,11 +202,11 @@ def _read(block: Any) -> Work[Block]:
     return _build_note(note(block))
 
 
-def _left_out(block: Any, reason: str) -> str:
+def _format_left_out(block: Any, reason: str) -> str:
     return f"{note(block)[:-1]}, left out: {reason}]"
 
 
-def _cut(block: Json, room_bytes: int) -> Json:
+def _shorten_block(block: Json, room_bytes: int) -> Json:
     """Return the beginning of the text of a block, as long as any characters of that number may be."""
     text = block["text"] if block.get("type") == "text" else block["resource"]["text"]
     kept = text[: max(room_bytes - _NOTE_BYTES, 0) // _CHARACTER_BYTES]
@@ -222,9 +226,9 @@ def _size_bytes(block: Json) -> int:
     """Return the size of a block without its text, as JSON in bytes."""
     inner = block.get("resource")
     if isinstance(inner, dict):
-        return sent_bytes({**block, "resource": None}) + _size_bytes(inner)
+        return count_sent_bytes({**block, "resource": None}) + _size_bytes(inner)
     data: str = block.get("data") or block.get("blob") or ""  # base64 is written as it is
-    return sent_bytes({**block, "text": "", "data": "", "blob": ""}) + len(data)
+    return count_sent_bytes({**block, "text": "", "data": "", "blob": ""}) + len(data)
 
 
 def _get_text(block: Any) -> str:
@@ -234,17 +238,17 @@ def _get_text(block: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _with_text(block: Json, text: str) -> Json:
+def _replace_text(block: Json, text: str) -> Json:
     if block.get("type") == "resource":
         return {**block, "resource": {**block["resource"], "text": text}}
     return {**block, "text": text}
 
 
 def _get_label(holder: Json, key: str) -> str:
-    return one_line(holder.get(key), _NOTE_CHARS) or "unknown"
+    return format_one_line(holder.get(key), _NOTE_CHARS) or "unknown"
 
 
-def _decoded_bytes(base64: Any) -> int:
+def _count_decoded_bytes(base64: Any) -> int:
     """Return the size of base64 once decoded, in bytes."""
     if not isinstance(base64, str):
         return 0

@@ -118,15 +118,15 @@ class ServerCalls:
         `told` gets the server's reports about its progress. `trace` is the span of the call. `stands`: see `ToolCall`.
         """
         meta = {} if trace is None else trace.get_fields("mcp")
-        patience = _Patience(*self._server.limits_s(tool), told=told or _ignore_progress, meta=meta, stands=stands)
+        patience = _Patience(*self._server.get_limits_s(tool), told=told or _ignore_progress, meta=meta, stands=stands)
         with self._meter.operation("tools/call") as operation:
-            result, operation.error_type = await self._result(tool, arguments, patience)
+            result, operation.error_type = await self._get_tool_result(tool, arguments, patience)
         if trace is not None:
             trace.error = operation.error_type
             trace.facts |= {"mcp.method.name": "tools/call", "network.transport": self._meter.network}
         return result
 
-    async def _result(self, tool: str, arguments: Json, patience: "_Patience") -> tuple[ToolResult, str]:
+    async def _get_tool_result(self, tool: str, arguments: Json, patience: "_Patience") -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
         service = self._server.name
         absent = f"the service {service!r} is not running just now. Say so, and go on without it."
@@ -137,7 +137,7 @@ class ServerCalls:
                     raise WithdrawnError
             if self._line() is None:
                 return ToolResult(absent, ok=False), "not_running"
-            answer = await self._answer(tool, arguments, patience)
+            answer = await self._call_with_retries(tool, arguments, patience)
             if answer.get("content") is None and answer.get("structuredContent") is None:
                 raise AnsweredError("its answer is no result of a call: it has no content")
             result = await in_turns(tool_result(answer))
@@ -173,11 +173,12 @@ class ServerCalls:
             return (_with_note(result) if self._may_have_run(tool, said) else result), "answered_error"
 
     def _begin_check(self) -> None:
-        """Begin to ping a program. Over HTTP one request proves nothing about others."""
+        """Begin to ping a stdio server; over HTTP, one ping proves nothing about other requests."""
         if self._server.transport == "stdio" and self._check is None and (line := self._line()) is not None:
-            self._check = asyncio.create_task(self._check_life(line))
+            self._check = asyncio.create_task(self._check_server_alive(line))
 
-    async def _check_life(self, line: ServerConnection) -> None:
+    async def _check_server_alive(self, line: ServerConnection) -> None:
+        """Ping the server, and end the connection if it does not answer in time."""
         try:
             async with asyncio.timeout(_ALIVE_S):
                 await line.ping()
@@ -196,12 +197,12 @@ class ServerCalls:
         """Return whether a server gave up on a call that may have run to its end, and that is not to run twice."""
         return not self._is_idempotent(tool) and _TIMED_OUT.search(error, 0, _MAX_TOLD) is not None
 
-    async def _answer(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
+    async def _call_with_retries(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
         """Return the answer to a call, which is made again if it did not run, or if its tool may run twice."""
         line, is_idempotent, has_waited = self._line(), self._is_idempotent(tool), False
         while line is not None:
             try:
-                return await self._request(line, tool, arguments, patience)
+                return await self._call_once(line, tool, arguments, patience)
             except NotRunError:
                 if has_waited:
                     raise
@@ -221,13 +222,14 @@ class ServerCalls:
         raise LostError
 
     async def _find_next_connection(self, line: ServerConnection, wait_s: float) -> ServerConnection | None:
-        """Return the connection after one that has ended; None: there is none in time."""
+        """Return the connection that follows an ended one, or None after `wait_s` seconds."""
         await asyncio.wait({line.closed_future}, timeout=_GRACE_S)
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._next_line(), wait_s)
         return None
 
-    async def _request(self, line: ServerConnection, tool: str, arguments: Json, patience: "_Patience") -> Json:
+    async def _call_once(self, line: ServerConnection, tool: str, arguments: Json, patience: "_Patience") -> Json:
+        """Send a call once and return its answer. Raises TimeoutError, LostError, AnsweredError."""
         making = line.call(tool, arguments, progressed=patience.report_progress, meta=patience.meta)
         context = copy_context()
         context.run(CALL_STANDS.set, patience.stands)
@@ -255,7 +257,7 @@ class ServerCalls:
 
 
 def _with_note(result: ToolResult) -> ToolResult:
-    """Return a failure with what it leaves open, for models and for MCP clients."""
+    """Return a failed result with a note that the call may have had an effect."""
     parts = None if result.parts is None else [*result.parts, {"type": "text", "text": _UNKNOWN}]
     return replace(result, content=f"{result.content}\n{_UNKNOWN}", parts=parts)
 

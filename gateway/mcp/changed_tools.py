@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from gateway.contracts.storage.store import Json
 from gateway.mcp.schemas.differences import differences
 from gateway.mcp.server import ManagedServer
-from gateway.mcp.server_text import one_line
+from gateway.mcp.server_text import format_one_line
 
 log = logging.getLogger("gateway")
 
@@ -48,7 +48,7 @@ class ChangedTools:
                 "mcp tools`, then `gateway mcp accept`; for a server that changes at each start, set `pin: names`",
                 server.name,
                 tool,
-                "" if accepted is None or present is None else f" ({_summed_up(accepted, present)})",
+                "" if accepted is None or present is None else f" ({_summarise_differences(accepted, present)})",
             )
 
     def forget(self, name: str) -> None:
@@ -56,11 +56,11 @@ class ChangedTools:
         self._logged.pop(name, None)
 
 
-def _summed_up(accepted: Json, present: Json) -> str:
+def _summarise_differences(accepted: Json, present: Json) -> str:
     """Return the first differences between two definitions, on one line."""
     found = differences(accepted, present)
     told = [
-        f"{one_line(one.place)} was {one_line(one.accepted)}, is {one_line(one.present)}"
+        f"{format_one_line(one.place)} was {format_one_line(one.accepted)}, is {format_one_line(one.present)}"
         for one in found[:_DIFFERENCES]
     ]
     if len(found) > _DIFFERENCES:

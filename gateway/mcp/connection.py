@@ -47,7 +47,7 @@ from gateway.contracts.exchange import CallProgress
 from gateway.contracts.storage.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError, NotRunError
-from gateway.mcp.definitions import SCHEMA_BYTES, TOOLS_LIMIT, shown_name
+from gateway.mcp.definitions import SCHEMA_BYTES, TOOLS_LIMIT, format_shown_name
 from gateway.mcp.server_facts import Channel
 from gateway.mcp.transport import rpc_result
 
@@ -156,9 +156,10 @@ class McpConnection:
         """
         async with self._listing:
             with _map_sdk_errors():
-                return await self._pages()
+                return await self._read_pages()
 
-    async def _pages(self) -> tuple[list[Any], list[str]]:
+    async def _read_pages(self) -> tuple[list[Any], list[str]]:
+        """Return the tools of all pages, and the problems: bounded in pages, tools and bytes."""
         found: list[Any] = []
         problems: list[str] = []
         cursors: list[str | None] = [None]
@@ -169,9 +170,9 @@ class McpConnection:
             problems += (f"the tool {name!r} is left out: {_TOO_MANY_HEADERS}" for name in self._wire.beyond)
             problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
             for place, tool in enumerate(self._wire.take_tools()):
-                if _name(tool) in refused | self._wire.beyond:
+                if _get_tool_name(tool) in refused | self._wire.beyond:
                     continue
-                size_bytes = _size_bytes(tool)
+                size_bytes = _measure_size_bytes(tool)
                 if size_bytes > room_bytes:
                     return found, [*problems, _TOO_LARGE]
                 room_bytes -= size_bytes
@@ -179,7 +180,7 @@ class McpConnection:
                     found.append(tool)
                 else:
                     reason = f"its definition has {size_bytes:,} bytes, which is more than {TOOL_BYTES:,}"
-                    problems.append(f"the tool {shown_name(tool, place)} is left out: {reason}")
+                    problems.append(f"the tool {format_shown_name(tool, place)} is left out: {reason}")
                 await turn.pause()
             if page.next_cursor is None:
                 return found, problems
@@ -200,6 +201,8 @@ class McpConnection:
         progressed: Callable[[CallProgress], None],
         meta: Mapping[str, str] = MappingProxyType({}),
     ) -> Json:
+        """Return a tool's result as the server wrote it. Raises LostError and AnsweredError."""
+
         async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             progressed(CallProgress(message, progress, total))
 
@@ -296,6 +299,7 @@ class _Wire(Dispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> Json:
+        """Send a request for the SDK, and keep raw results of calls and lists from its validation."""
         result = await self._dispatcher.send_raw_request(method, params, opts)
         if method == "tools/call":
             return {"content": [], "resultType": "complete", "_meta": {_RAW: result}}
@@ -325,7 +329,7 @@ class _Wire(Dispatcher[TransportContext]):
             has_headers = _HEADER in text
             read = {"name": tool.get("name"), "inputSchema": schema if has_headers else {"type": "object"}}
             # A tool with a larger schema is left out when the definitions are read.
-            if len(text) > SCHEMA_BYTES or not self._fits(read, page):
+            if len(text) > SCHEMA_BYTES or not self._is_valid_tool(read, page):
                 continue
             room_bytes -= len(text) if has_headers else 0
             if room_bytes < 0 and has_headers:
@@ -334,7 +338,7 @@ class _Wire(Dispatcher[TransportContext]):
                 found.append(read)
         return found, frozenset(beyond)
 
-    def _fits(self, tool: Json, page: Json) -> bool:
+    def _is_valid_tool(self, tool: Json, page: Json) -> bool:
         """Return whether the definition is valid in the protocol."""
         try:
             validate_server_result("tools/list", self.version, {**page, "tools": [tool], "nextCursor": None})
@@ -350,12 +354,12 @@ def _require_complete(raw: Json) -> Json:
     return raw
 
 
-def _size_bytes(tool: Any) -> int:
+def _measure_size_bytes(tool: Any) -> int:
     """Return the size of what was read of a message, so that it can be written as JSON."""
     return len(orjson.dumps(tool))
 
 
-def _name(tool: Any) -> object:
+def _get_tool_name(tool: Any) -> object:
     return tool.get("name") if isinstance(tool, dict) else None
 
 

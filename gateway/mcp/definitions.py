@@ -17,9 +17,9 @@ from gateway.aio.cooperative import Work
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
 from gateway.mcp.schemas.normal_form import normal_form
-from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, find_patterns, validator
-from gateway.mcp.schemas.references import problem_of_references
-from gateway.mcp.server_text import LINE_CHARS, clean_description, one_line, parse_hints, parse_icons, visible
+from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, compile_validator, find_patterns
+from gateway.mcp.schemas.references import find_reference_problem
+from gateway.mcp.server_text import LINE_CHARS, clean_description, format_one_line, parse_hints, parse_icons, visible
 from gateway.tools.schema_check import SchemaCheck
 
 TOOLS_LIMIT: Final = 500
@@ -82,34 +82,34 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
     for place, tool in enumerate(tools[:TOOLS_LIMIT]):
         yield
         try:
-            name = _name(tool)
+            name = _check_name(tool)
             if name in found:
                 raise _UnfitError("it is listed twice")
-            schema, size_bytes = yield from _schema(tool.get("inputSchema"), room_bytes=room_bytes, room=room)
+            schema, size_bytes = yield from _clean_schema(tool.get("inputSchema"), room_bytes=room_bytes, room=room)
         except _UnfitError as reason:
-            left_out.append(f"the tool {shown_name(tool, place)} is left out: {reason}")
+            left_out.append(f"the tool {format_shown_name(tool, place)} is left out: {reason}")
             continue
         room_bytes -= size_bytes
         description = clean_description(tool.get("description"))
-        title = one_line(tool.get("title"))
-        line = _first_sentence(description) or _first_sentence(title)
+        title = format_one_line(tool.get("title"))
+        line = _take_first_sentence(description) or _take_first_sentence(title)
         beside: list[Json | None] = []
         for key in _BESIDE:
             yield
-            part, size_bytes = _part(tool.get(key), room_bytes=shown_bytes)
+            part, size_bytes = _clean_object(tool.get(key), room_bytes=shown_bytes)
             shown_bytes -= size_bytes
             beside.append(part)
-        icons, size_bytes = _icons(tool.get("icons"), room_bytes=shown_bytes)
+        icons, size_bytes = _select_icons(tool.get("icons"), room_bytes=shown_bytes)
         shown_bytes -= size_bytes
         yield
         output_schema, annotations = beside
-        output = yield from _output(output_schema, room=room)
+        output = yield from _build_output_check(output_schema, room=room)
         found[name] = Definition(
             name,
             description,
             line,
             schema,
-            definition_hash(tool),
+            hash_definition(tool),
             title,
             output_schema,
             annotations,
@@ -121,22 +121,22 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
     return Definitions(found, tuple(left_out))
 
 
-def definition_hash(tool: Json) -> str:
+def hash_definition(tool: Json) -> str:
     """Return the SHA-256 (hex) of a server's definition of a tool.
 
     Definitions that differ in the spelling of their schemas only have one hash, as have a missing field and `null`.
     """
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
-    said |= {key: _normal(said[key]) for key in _SCHEMAS if key in said}
+    said |= {key: _normalize_schema(said[key]) for key in _SCHEMAS if key in said}
     return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def name_hash(tool: str) -> str:
-    """Return what stands for the definition of a tool that is known by its name only, as a SHA-256 (hex)."""
+def hash_name(tool: str) -> str:
+    """Return the SHA-256 (hex) that pins a tool by its name only."""
     return hashlib.sha256(_NAME_DOMAIN + tool.encode()).hexdigest()
 
 
-def shown_name(tool: Any, place: int) -> str:
+def format_shown_name(tool: Any, place: int) -> str:
     """Return the name of a tool of any shape for a message; `place` is its place in the list, from 0."""
     name = tool.get("name") if isinstance(tool, dict) else None
     return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"
@@ -164,18 +164,18 @@ def build_client_fields(tool: Definition) -> Json:
     return {key: value for key, value in said.items() if value}
 
 
-def problem_of_output(tool: Definition, structured: Any) -> str | None:
-    """Return the reason why structured content is not what the tool's definition promises, on one line, or None."""
+def find_output_problem(tool: Definition, structured: Any) -> str | None:
+    """Return why structured content does not match the tool's output schema, or None."""
     if tool.output is None:
         return None
     if structured is None:
         return "there is none"
     found = tool.output.problems(structured, most=1)
-    return one_line(found[0]) if found else None
+    return format_one_line(found[0]) if found else None
 
 
-def _normal(schema: Any) -> Any:
-    """Return the normal form of a schema that is small and flat enough; others stay as they are."""
+def _normalize_schema(schema: Any) -> Any:
+    """Return the normal form of a schema; one that is too large or too deep stays unchanged."""
     if not isinstance(schema, dict) or _is_too_deep(schema, SCHEMA_DEPTH):
         return schema
     try:
@@ -184,7 +184,8 @@ def _normal(schema: Any) -> Any:
         return schema
 
 
-def _name(tool: Any) -> str:
+def _check_name(tool: Any) -> str:
+    """Return the valid name in a tool's definition. Raises _UnfitError."""
     if not isinstance(tool, dict):
         raise _UnfitError("its definition is no JSON object")
     name = tool.get("name")
@@ -193,7 +194,7 @@ def _name(tool: Any) -> str:
     return name
 
 
-def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int]]:
+def _clean_schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int]]:
     """Return the cleaned schema and its size in bytes. Raises _UnfitError."""
     if not isinstance(schema, dict):
         raise _UnfitError("its schema is no JSON object")
@@ -218,20 +219,20 @@ def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int
 
 def _compile_schema(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
     """Compile a schema that is small and flat enough. Raises _UnfitError."""
-    if (problem := problem_of_references(schema)) is not None:
+    if (problem := find_reference_problem(schema)) is not None:
         raise _UnfitError(problem)
     yield
     try:
         yield from room.take(schema)
         yield
-        return validator(schema)
+        return compile_validator(schema)
     except PatternsError as error:
         raise _UnfitError(str(error)) from None
     except ValueError as broken:
-        raise _UnfitError(f"its schema is broken: {one_line(str(broken))}") from None
+        raise _UnfitError(f"its schema is broken: {format_one_line(str(broken))}") from None
 
 
-def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
+def _clean_object(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     """Return a cleaned object and its size in bytes; None: it is not an object, or too large, or not JSON."""
     if not isinstance(value, dict) or _is_too_deep(value, SCHEMA_DEPTH):
         return None, 0
@@ -245,7 +246,7 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     return cleaned, size_bytes
 
 
-def _output(schema: Json | None, *, room: Room) -> Work[SchemaCheck | None]:
+def _build_output_check(schema: Json | None, *, room: Room) -> Work[SchemaCheck | None]:
     """Return what checks content by an output schema; None if a client could not use that."""
     if schema is None:
         return None
@@ -257,10 +258,10 @@ def _output(schema: Json | None, *, room: Room) -> Work[SchemaCheck | None]:
     return SchemaCheck(schema, compiled) if (yield from are_known(tuple(find_patterns(schema)))) else None
 
 
-def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:
+def _select_icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:
     """Return the icons that a client may load, and their size in bytes; none where they are too large."""
     icons = parse_icons(value)
-    whole, size_bytes = _part({"icons": icons}, room_bytes=room_bytes)
+    whole, size_bytes = _clean_object({"icons": icons}, room_bytes=room_bytes)
     return ([], 0) if whole is None or not icons else (whole["icons"], size_bytes)
 
 
@@ -268,13 +269,13 @@ def _is_too_deep(value: Any, limit: int) -> bool:
     """Return whether objects and lists are nested deeper than `limit`, `value` itself being the first level."""
     level = [value]
     for _ in range(limit):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _nested_containers(outer)]
         if not level:
             return False
     return True
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _nested_containers(value: Any) -> Iterator[Any]:
     """Return the objects and lists directly within this one."""
     values = value.values() if isinstance(value, dict) else value
     return (inner for inner in values if isinstance(inner, dict | list))
@@ -292,7 +293,7 @@ def _clean_prose(value: Any) -> Any:
     }
 
 
-def _first_sentence(text: str) -> str:
+def _take_first_sentence(text: str) -> str:
     """Return the first sentence of the first paragraph."""
     line = " ".join(text.strip().partition("\n\n")[0].split())
     end = _SENTENCE_END.search(line)

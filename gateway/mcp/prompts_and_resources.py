@@ -20,12 +20,12 @@ from gateway.mcp.blocks import (
 )
 from gateway.mcp.server_text import (
     clean_description,
+    count_sent_bytes,
     drop_empty,
-    one_line,
+    format_one_line,
     parse_icons,
     parse_meta,
     parse_name,
-    sent_bytes,
 )
 
 ENTRIES: Final = 1000
@@ -57,7 +57,7 @@ class Entries:
                 if not isinstance(entry, dict) or self.is_full:
                     raise ValueError
                 one = self.read(entry)
-                size_bytes = sent_bytes(one)
+                size_bytes = count_sent_bytes(one)
                 if one[self.key] in self.found or size_bytes > min(self._room_bytes, ENTRY_BYTES):
                     raise ValueError
             except ValueError:
@@ -69,7 +69,7 @@ class Entries:
 
 def prompts() -> Entries:
     """Return the empty list of prompts."""
-    return Entries(_prompt, "name")
+    return Entries(_parse_prompt, "name")
 
 
 def resources() -> Entries:
@@ -79,7 +79,7 @@ def resources() -> Entries:
 
 def templates() -> Entries:
     """Return the empty list of templates of resources."""
-    return Entries(_template, "uriTemplate")
+    return Entries(_parse_template, "uriTemplate")
 
 
 #: The lists by the methods that ask for them.
@@ -90,8 +90,8 @@ LISTS: Final[Mapping[str, Callable[[], Entries]]] = {
 }
 
 
-def prompt_result(result: Json) -> Work[Json]:
-    """Read the result of `prompts/get` in parts. Raises ValueError with the reason why it is none."""
+def read_prompt_result(result: Json) -> Work[Json]:
+    """Read the result of `prompts/get` in parts. Raises ValueError with the reason if it is invalid."""
     messages = _require_list(result, "messages")
     if not all(isinstance(one, dict) and one.get("role") in ("user", "assistant") for one in messages):
         raise ValueError("a message is not of the user or the assistant")
@@ -100,8 +100,8 @@ def prompt_result(result: Json) -> Work[Json]:
     return _check_size({"messages": told, **drop_empty(description=clean_description(result.get("description")))})
 
 
-def resource_result(result: Json) -> Work[Json]:
-    """Read the result of `resources/read` in parts. Raises ValueError with the reason why it is none."""
+def read_resource_result(result: Json) -> Work[Json]:
+    """Read the result of `resources/read` in parts. Raises ValueError with the reason if invalid."""
     listed = _require_list(result, "contents")
     texts = [one["text"] for one in listed if isinstance(one, dict) and isinstance(one.get("text"), str)]
     if (size := sum(map(len, texts))) > EVENT_BYTES:  # cleaning it would cost more than it is worth
@@ -113,6 +113,7 @@ def resource_result(result: Json) -> Work[Json]:
 
 
 def _require_list(result: Json, key: str) -> Sequence[Any]:
+    """Return the list under this key of a result. Raises ValueError if it is missing or too long."""
     listed = result.get(key)
     if not isinstance(listed, list):
         raise ValueError(f"it has no {key}")
@@ -122,13 +123,14 @@ def _require_list(result: Json, key: str) -> Sequence[Any]:
 
 
 def _check_size(result: Json) -> Json:
-    size_bytes = sent_bytes(result)
+    size_bytes = count_sent_bytes(result)
     if size_bytes > EVENT_BYTES:
         raise ValueError(f"it has {size_bytes:,} bytes, which is more than {EVENT_BYTES:,}")
     return result
 
 
-def _prompt(entry: Json) -> Json:
+def _parse_prompt(entry: Json) -> Json:
+    """Return a prompt's description as clients may read it. Raises ValueError."""
     arguments = entry.get("arguments")
     listed = arguments if isinstance(arguments, list) else []
     if (name := parse_name(entry.get("name"))) is None or len(listed) > _ARGUMENTS:
@@ -136,23 +138,25 @@ def _prompt(entry: Json) -> Json:
     return {
         "name": name,
         **drop_empty(
-            title=one_line(entry.get("title")),
+            title=format_one_line(entry.get("title")),
             description=clean_description(entry.get("description")),
-            arguments=[_argument(one) for one in listed],
+            arguments=[_parse_argument(one) for one in listed],
             icons=parse_icons(entry.get("icons")),
             meta=parse_meta(entry.get("_meta")),
         ),
     }
 
 
-def _argument(value: Any) -> Json:
+def _parse_argument(value: Any) -> Json:
     if not isinstance(value, dict) or (name := parse_name(value.get("name"))) is None:
         raise ValueError
-    about = drop_empty(title=one_line(value.get("title")), description=clean_description(value.get("description")))
+    about = drop_empty(
+        title=format_one_line(value.get("title")), description=clean_description(value.get("description"))
+    )
     return {"name": name, **about, "required": value.get("required") is True}
 
 
-def _template(entry: Json) -> Json:
+def _parse_template(entry: Json) -> Json:
     return {
         "uriTemplate": parse_resource_link({**entry, "uri": entry.get("uriTemplate")})["uri"],
         **parse_resource_facts(entry),

@@ -39,8 +39,8 @@ class SettingsError(ValueError):
         self.unknown = unknown
 
 
-def checked_name(name: object, *, beside: ServiceNames | None = None) -> str:
-    """Return the name if a service can have it, `beside` others. Raises SettingsError."""
+def check_service_name(name: object, *, beside: ServiceNames | None = None) -> str:
+    """Return a service name that is valid and distinct from `beside`. Raises SettingsError."""
     try:
         text = parse_label(name)
     except ValueError as error:
@@ -57,7 +57,7 @@ def parse_settings(settings: Json) -> McpServer:
         server = McpServer.model_validate(settings)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        raise _as_settings_error(problem) from None
+        raise _build_settings_error(problem) from None
     if (server.command is None) == (server.url is None):
         raise SettingsError("expected either command or url", param="command")
     if server.cwd is not None and not server.cwd.is_absolute():
@@ -67,7 +67,7 @@ def parse_settings(settings: Json) -> McpServer:
 
 def build_options(server: McpServer) -> dict[str, object]:
     """Return the options for its plugin, in plain values, without absent settings."""
-    return {name: value for name, value in _fields(server).items() if name not in _OURS}
+    return {name: value for name, value in _dump_fields(server).items() if name not in _OURS}
 
 
 def mask_settings(server: McpServer) -> Json:
@@ -79,9 +79,9 @@ def mask_settings(server: McpServer) -> Json:
     return view
 
 
-def with_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
+def restore_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
     """Return `settings` with the stored secrets in place of their masks. Raises SettingsError."""
-    before, seen = _readable(kept)
+    before, seen = _read_stored_settings(kept)
     filled = dict(settings)
     url = settings.get("url")
     if isinstance(url, str) and url.endswith(MASK):
@@ -97,7 +97,7 @@ def with_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
     return filled
 
 
-def _readable(kept: Json | None) -> tuple[Json, Json]:
+def _read_stored_settings(kept: Json | None) -> tuple[Json, Json]:
     """Return the stored settings and their shown form; both are empty for settings that this version cannot read."""
     try:
         return ({}, {}) if kept is None else (kept, mask_settings(parse_settings(kept)))
@@ -110,6 +110,7 @@ def _build_masked_error(param: str) -> SettingsError:
 
 
 def _check_companions(settings: Json) -> None:
+    """Raise SettingsError for a setting that names a file with secrets."""
     for path in _COMPANIONS:
         part: object = settings
         for key in path:
@@ -123,27 +124,33 @@ def _check_companions(settings: Json) -> None:
                 )
 
 
-def _fields(section: Section) -> dict[str, object]:
+def _dump_fields(section: Section) -> dict[str, object]:
     """Return the settings that are present, without names of files whose content is there already."""
-    return {name: _plain(value) for name, value in section if value is not None and not name.endswith(COMPANION_SUFFIX)}
+    return {
+        name: _convert_to_plain(value)
+        for name, value in section
+        if value is not None and not name.endswith(COMPANION_SUFFIX)
+    }
 
 
-def _plain(value: object) -> object:
+def _convert_to_plain(value: object) -> object:
+    """Return a setting as plain JSON values, with secrets in clear text."""
     match value:
         case Path():
             return str(value)
         case Secret():
             return value.reveal()
         case Section():
-            return _fields(value)
+            return _dump_fields(value)
         case Mapping():
-            return {name: _plain(inner) for name, inner in value.items()}
+            return {name: _convert_to_plain(inner) for name, inner in value.items()}
         case tuple():
-            return [_plain(inner) for inner in value]
+            return [_convert_to_plain(inner) for inner in value]
     return value
 
 
-def _as_settings_error(problem: ErrorDetails) -> SettingsError:
+def _build_settings_error(problem: ErrorDetails) -> SettingsError:
+    """Return pydantic's problem as an error with the path of its field."""
     path = [str(part) for part in problem["loc"] if part != "[key]"]
     param = ".".join(path) or None
     match problem["type"]:

@@ -13,6 +13,6 @@ IMPORTING: Final = threading.Lock()
 
 
 def silence(*libraries: str) -> None:
-    """Let no line of these libraries into the log."""
+    """Disable the log lines of these libraries."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

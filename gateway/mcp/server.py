@@ -75,16 +75,16 @@ class ManagedServer:
         self._pins: Mapping[str, str] = {}
         self._leaving = False
         self._task: asyncio.Task[None] | None = None
-        self._follow()
+        self._start_reconciling()
 
-    def want(self, wanted: DesiredServer) -> None:
+    def set_desired_state(self, wanted: DesiredServer) -> None:
         """Set the desired state from now on."""
         options, self.wanted = _options(wanted), wanted
         if options != self._options:
             self._options = options
             self._retired.append(self.service)
             self.service = self._build_watched()
-        self._follow()
+        self._start_reconciling()
 
     def apply_pins(self) -> None:
         """Pass the accepted definitions to the service."""
@@ -109,9 +109,9 @@ class ManagedServer:
     async def close(self) -> None:
         """Close the service, and return once nothing of it runs any more."""
         self._leaving = True
-        self._follow()
+        self._start_reconciling()
         await self.wait_until_applied()
-        await _done(self.service.close, self.name)
+        await _await_ending(self.service.close, self.name)
 
     @property
     def _may_run(self) -> bool:
@@ -123,6 +123,7 @@ class ManagedServer:
         return service
 
     def _build_service(self) -> ManagedService:
+        """Return the service of the present settings, or a broken one if it cannot be made."""
         error = self.wanted.error
         if self._options is not None:
             try:
@@ -133,21 +134,21 @@ class ManagedServer:
         transport: Literal["stdio", "http"] = "http" if self._options and "url" in self._options else "stdio"
         return BrokenServer(self.name, error=error, transport=transport, since_s=self._clock.time())
 
-    def _follow(self) -> None:
+    def _start_reconciling(self) -> None:
         self.apply_pins()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._reach())
+            self._task = asyncio.get_running_loop().create_task(self._reconcile_state())
 
-    async def _reach(self) -> None:
-        """Apply changes until the desired and the applied state are the same."""
+    async def _reconcile_state(self) -> None:
+        """Apply changes until the service has its desired state."""
         while True:
             before, wanted = self._reached, _AppliedState(self.service, self._may_run, self.wanted.record.restarts)
             if before == wanted and not self._retired:
                 return
             while self._retired:
-                await _done(self._retired.pop(0).close, self.name)
+                await _await_ending(self._retired.pop(0).close, self.name)
             if before.running and before.service is wanted.service:
-                await _done(wanted.service.stop, self.name)
+                await _await_ending(wanted.service.stop, self.name)
             if wanted.running and self.service is wanted.service and self._may_run:
                 wanted.service.start()
             self._reached = wanted
@@ -157,7 +158,7 @@ def _options(wanted: DesiredServer) -> Mapping[str, object] | None:
     return None if wanted.server is None else build_options(wanted.server)
 
 
-async def _done(ending: Callable[[], Awaitable[None]], name: str) -> None:
+async def _await_ending(ending: Callable[[], Awaitable[None]], name: str) -> None:
     try:
         await ending()
     except Exception:

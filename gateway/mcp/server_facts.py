@@ -72,7 +72,7 @@ class Config(BaseModel):
     idempotent: tuple[str, ...] = Field(default=(), description="Tools that do no harm when they run twice.")
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
+    def _check_one_transport(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("expected either command or url")
         return self
@@ -90,7 +90,7 @@ class Config(BaseModel):
         where = [self.transport, self.command, self.args, self.cwd, self.url]
         return hashlib.sha256(_DOMAIN + canonical(where).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def limits_s(self, tool: str) -> tuple[float, float]:
+    def get_limits_s(self, tool: str) -> tuple[float, float]:
         """Return how long a call may go without an answer or progress, and how long with progress, in seconds."""
         limit_s = self.timeouts.get(tool, self.timeout)
         longest_s = _PROGRESS_FACTOR * limit_s if self.max_timeout is None else self.max_timeout

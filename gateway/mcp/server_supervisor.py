@@ -13,12 +13,12 @@ The states are `stopped`, `starting`, `running` and `error`:
     starting --failed--> error --after a wait--> starting
     any state --stop--> stopped
 
-1. `_own` imports the SDK in a thread, because that takes seconds. Without the SDK the state stays `error`. Otherwise it
+1. `_run_server` imports the SDK in a thread, which takes seconds. Without the SDK the state stays `error`. Otherwise it
    opens one connection after the other.
-2. `_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
+2. `_run_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
    within `start_timeout`. A program waits for its place first, and that clock begins behind it (`transport.starts`).
    Only then is `_link` set and the state `running`: a call never meets a server without a list.
-3. `_follow` waits for the connection's end, and lists the tools again when the server reports a change, but not more
+3. `_follow_connection` waits for the end, and lists the tools again when the server reports a change, but not more
    often than each `_BETWEEN_LISTINGS_S`. A listing that fails is reported and ends nothing.
 4. When the connection is gone, `_link` is cleared and the state set first, since closing may take seconds.
 5. The wait before a new start comes from Backoff. It grows while starts fail, and begins anew after a long good run.
@@ -33,7 +33,7 @@ explains more than either. The program's last line on standard error is added, b
 Dangers.
 - Two cancellations. A second one would break off the closing that the first one started, and leave a process behind.
   So `stop` makes one task (`_ending`) for all callers and shields it.
-- A start that hangs in closing. `_is_late` sets the state by its own timer, even if leaving the context takes longer.
+- A start that hangs in closing. `_report_late_start` sets the state by its own timer, even if closing takes longer.
 - `definitions` come from the last listing. They stay while the server is away.
 """
 
@@ -58,7 +58,7 @@ from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.sdk_import import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.server_facts import SESSION_ENDED, Channel, Config, MakeChannel
 from gateway.mcp.transport.process import StartError
-from gateway.mcp.transport.start_limit import Starts, starts_of_worker
+from gateway.mcp.transport.start_limit import Starts, get_worker_starts
 
 if TYPE_CHECKING:
     from gateway.mcp.connection import McpConnection
@@ -139,7 +139,11 @@ class ServerSupervisor:
         self._seen = _OperatorStatus(since_s=clock.time())
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
         self._calls = ServerCalls(
-            server, line=self._line, next_line=self._next_line, lost=self._note_lost, meter=self._meter
+            server,
+            line=self._get_connection,
+            next_line=self._wait_for_connection,
+            lost=self._note_lost,
+            meter=self._meter,
         )
 
     def __repr__(self) -> str:
@@ -147,9 +151,10 @@ class ServerSupervisor:
 
     @property
     def is_running(self) -> bool:
-        return self._line() is not None
+        return self._get_connection() is not None
 
     def condition(self) -> ServiceStatus:
+        """Return the state of the server for its operator, with its last error and output."""
         channel = self._open.channel
         return ServiceStatus(
             state=self._seen.state,
@@ -167,15 +172,15 @@ class ServerSupervisor:
         """Connect in the background. Idempotent."""
         if self._owner is None:
             self._seen.restarts, self._seen.error = 0, None
-            self._become("starting")
-            self._owner = asyncio.create_task(self._own(), name=f"mcp {self._server.name}")
+            self._set_state("starting")
+            self._owner = asyncio.create_task(self._run_server(), name=f"mcp {self._server.name}")
 
     async def stop(self) -> None:
         """Stop the server, and return once nothing of it runs any more. Idempotent; `start` may follow."""
         if self._owner is None:
             return
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end(self._owner))
+            self._ending = asyncio.create_task(self._stop_owner(self._owner))
         await asyncio.shield(self._ending)
 
     async def call(
@@ -192,13 +197,13 @@ class ServerSupervisor:
 
     def offers(self, kind: str) -> bool:
         """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""
-        line = self._line()
+        line = self._get_connection()
         return line is not None and line.offers(kind)
 
     async def ask(self, method: str, params: Json) -> Json:
         """Return the result of a request about prompts or resources. Raises AnsweredError, LostError, TimeoutError."""
         with self._meter.operation(method) as operation:
-            line = self._line()
+            line = self._get_connection()
             if line is None:
                 operation.error_type = "not_running"
                 raise LostError
@@ -211,35 +216,36 @@ class ServerSupervisor:
             operation.error_type = ""
             return result
 
-    async def _end(self, owner: asyncio.Task[None]) -> None:
+    async def _stop_owner(self, owner: asyncio.Task[None]) -> None:
         # Once: a second cancellation would break off the closing that the first one brings about.
         owner.cancel()
         await asyncio.wait({owner})
         self._owner = self._ending = None
-        self._become("stopped")
+        self._set_state("stopped")
 
-    async def _own(self) -> None:
+    async def _run_server(self) -> None:
+        """Start and connect the server again and again, with pauses, until it is to stop."""
         try:
             open_link = await asyncio.to_thread(_load)
         except ImportError:
-            self._become("error", MISSING_SDK)
+            self._set_state("error", MISSING_SDK)
             return
         while True:
             self._open.up_s = None
             if self._server.transport == "stdio":
-                async with (self._starts or starts_of_worker()).place() as ready:
-                    error = await self._connection(open_link, ready)
+                async with (self._starts or get_worker_starts()).place() as ready:
+                    error = await self._run_connection(open_link, ready)
             else:
-                error = await self._connection(open_link, _do_nothing)
+                error = await self._run_connection(open_link, _do_nothing)
             if self._ending is not None:
                 return
-            self._become("error", error)
+            self._set_state("error", error)
             log.warning("service %r: %s", self._server.name, error)
-            await asyncio.sleep(self._wait_s())
+            await asyncio.sleep(self._get_restart_wait_s())
             self._seen.restarts += 1
-            self._become("starting", error)
+            self._set_state("starting", error)
 
-    def _wait_s(self) -> float:
+    def _get_restart_wait_s(self) -> float:
         """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
         if self._open.up_s is None:
             return self._backoff.next_s(up_s=0.0)
@@ -249,30 +255,30 @@ class ServerSupervisor:
             else self._backoff.next_s(up_s=self._clock.monotonic() - self._open.up_s)
         )
 
-    async def _connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
+    async def _run_connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
         """Open a connection and follow it to its end; return why it ended. `ready` is called once calls may use it."""
         self._open.why = None
         channel = self._open.channel = self._make_channel(self._note_lost)
         # Servers of the older era may leave a method that they do not know unanswered.
         probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._probe else None
         start = asyncio.timeout(self._server.start_timeout)
-        late = asyncio.get_running_loop().call_later(self._server.start_timeout, self._is_late, channel)
+        late = asyncio.get_running_loop().call_later(self._server.start_timeout, self._report_late_start, channel)
         try:
             async with start, open_link(channel, probe_s=probe_s) as connection:
-                await self._list(connection)
+                await self._list_tools(connection)
                 start.reschedule(None)
                 late.cancel()
                 ready()
                 self._note_linked(connection)
-                await self._follow(connection)
+                await self._follow_connection(connection)
             return self._describe_end(channel)
         except (Exception, BaseExceptionGroup) as failure:
-            return self._handle_failure(_first(failure), channel)[:_MAX_ERROR]
+            return self._describe_failure(_find_first_failure(failure), channel)[:_MAX_ERROR]
         finally:
             late.cancel()
             self._open.link = None
 
-    def _handle_failure(self, failure: BaseException, channel: Channel) -> str:
+    def _describe_failure(self, failure: BaseException, channel: Channel) -> str:
         """Return the text for a failure, and decide whether the next connection probes for the newer era."""
         if self._open.up_s is None:
             # Some programs end themselves when they are asked for an era that they do not know.
@@ -280,7 +286,7 @@ class ServerSupervisor:
             self._probe = not hurt
         match failure:
             case TimeoutError():
-                return self._late(channel)
+                return self._describe_late_start(channel)
             case LostError():
                 return self._describe_end(channel)
             case AnsweredError() | StartError():
@@ -288,7 +294,8 @@ class ServerSupervisor:
         log.error("service %r", self._server.name, exc_info=failure)
         return f"{type(failure).__name__}: {failure}".partition("\n")[0]
 
-    async def _list(self, connection: "McpConnection") -> None:
+    async def _list_tools(self, connection: "McpConnection") -> None:
+        """Read the server's tools, and keep their checked definitions; log those left out."""
         with self._meter.operation("tools/list") as operation:
             operation.error_type = "failed"
             listed, problems = await connection.tools()
@@ -298,7 +305,7 @@ class ServerSupervisor:
         for problem in self.definitions.left_out[:_MOST_LOGGED]:
             log.warning("service %r: %s", self._server.name, problem)
 
-    async def _follow(self, connection: "McpConnection") -> None:
+    async def _follow_connection(self, connection: "McpConnection") -> None:
         """Follow a connection until it is gone, and list its tools again when they change."""
         backoff = Backoff()
         while not connection.closed_future.done():
@@ -309,8 +316,8 @@ class ServerSupervisor:
             await asyncio.sleep(_BETWEEN_LISTINGS_S)
             try:
                 async with asyncio.timeout(self._server.start_timeout):
-                    await self._list(connection)
-                self._seen.error, backoff = self._wrong(), Backoff()
+                    await self._list_tools(connection)
+                self._seen.error, backoff = self._describe_problems(), Backoff()
             except (AnsweredError, TimeoutError, LostError) as error:
                 self._seen.error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
                 if isinstance(error, LostError):  # over HTTP it may be the end of one request only
@@ -319,42 +326,42 @@ class ServerSupervisor:
             self._tell()
         # Closing the rest of it may take seconds. No call may use it any more.
         self._open.link = None
-        self._become("error", self._open.why or _ENDED)
+        self._set_state("error", self._open.why or _ENDED)
 
     def _note_lost(self, reason: str) -> None:
         self._open.why = self._open.why or reason
 
     def _describe_end(self, channel: Channel) -> str:
         if channel.returncode is not None:
-            return _with_last_line(f"its program ended with exit code {channel.returncode}", channel)
-        return _with_last_line(self._open.why or _ENDED, channel)
+            return _append_last_line(f"its program ended with exit code {channel.returncode}", channel)
+        return _append_last_line(self._open.why or _ENDED, channel)
 
-    def _is_late(self, channel: Channel) -> None:
-        self._become("error", self._late(channel))
+    def _report_late_start(self, channel: Channel) -> None:
+        self._set_state("error", self._describe_late_start(channel))
 
-    def _late(self, channel: Channel) -> str:
-        return _with_last_line(f"did not answer within {self._server.start_timeout:g} s of its start", channel)
+    def _describe_late_start(self, channel: Channel) -> str:
+        return _append_last_line(f"did not answer within {self._server.start_timeout:g} s of its start", channel)
 
-    def _wrong(self) -> str | None:
-        """Return the problems of a running server, for its operator; None: there are none."""
+    def _describe_problems(self) -> str | None:
+        """Return the problems of a running server as text for its operator, or None."""
         return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
 
     def _note_linked(self, connection: "McpConnection") -> None:
         self._open.link, self._seen.protocol, self._open.up_s = connection, connection.protocol, self._clock.monotonic()
         self._seen.implementation = connection.implementation
-        self._become("running", self._wrong())
+        self._set_state("running", self._describe_problems())
         self._linked.set()
 
-    def _become(self, state: ServiceState, error: str | None = None) -> None:
+    def _set_state(self, state: ServiceState, error: str | None = None) -> None:
         self._seen.state, self._seen.error, self._seen.since_s = state, error, self._clock.time()
         self._tell()
 
-    def _line(self) -> "McpConnection | None":
+    def _get_connection(self) -> "McpConnection | None":
         connection = self._open.link
         return None if connection is None or connection.closed_future.done() else connection
 
-    async def _next_line(self) -> "McpConnection":
-        while (line := self._line()) is None:
+    async def _wait_for_connection(self) -> "McpConnection":
+        while (line := self._get_connection()) is None:
             self._linked.clear()
             await self._linked.wait()
         return line
@@ -373,7 +380,7 @@ def _load() -> "OpenLink":
     return open_connection
 
 
-def _with_last_line(reason: str, channel: Channel) -> str:
+def _append_last_line(reason: str, channel: Channel) -> str:
     """Return the reason, with the program's last line on standard error, which mostly is the cause."""
     written = channel.stderr
     if not written:
@@ -382,7 +389,7 @@ def _with_last_line(reason: str, channel: Channel) -> str:
     return f"{reason}{hint}; its last line on standard error: {written[-1]}"[:_MAX_ERROR]
 
 
-def _first(failure: BaseException) -> BaseException:
+def _find_first_failure(failure: BaseException) -> BaseException:
     """Return the first failure: task groups wrap the exceptions that are raised in them."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]

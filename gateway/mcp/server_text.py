@@ -48,8 +48,8 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("", text.replace("\r\n", "\n"))
 
 
-def one_line(text: object, most: int = LINE_CHARS) -> str:
-    """Return a text on one line, cut to `most` characters; "": it is none."""
+def format_one_line(text: object, most: int = LINE_CHARS) -> str:
+    """Return a text on one line, cut to `most` characters; "" for any other value."""
     if not isinstance(text, str):
         return ""
     # Cut before it is cleaned, so that a megabyte costs nothing.
@@ -58,7 +58,7 @@ def one_line(text: object, most: int = LINE_CHARS) -> str:
 
 
 def clean_description(text: object) -> str:
-    """Return a description without invisible characters, cut; "": it is none."""
+    """Return a description without invisible characters, cut; "" for any other value."""
     if not isinstance(text, str):
         return ""
     kept = visible(text[:DESCRIPTION_CHARS]).strip()  # hidden characters may make it shorter than need be
@@ -67,7 +67,7 @@ def clean_description(text: object) -> str:
 
 def parse_name(value: object) -> str | None:
     """Return a name for requests. It must not be changed, so a name that is not one visible line counts as none."""
-    return value if isinstance(value, str) and value and one_line(value) == value else None
+    return value if isinstance(value, str) and value and format_one_line(value) == value else None
 
 
 def parse_uri(value: object) -> str | None:
@@ -132,17 +132,18 @@ def parse_hints(value: object) -> Json:
         return {}
     hints = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
     found: Json = {key: value[key] for key in hints if isinstance(value.get(key), bool)}
-    title = one_line(value.get("title"))
+    title = format_one_line(value.get("title"))
     return {"title": title, **found} if title else found
 
 
 def parse_icons(value: object) -> list[Json]:
     """Return the icons that a client may load: over HTTPS, or pictures of dots within."""
     listed = value if isinstance(value, list) else []
-    return [icon for one in listed[:ICONS] if isinstance(one, dict) for icon in _icon(one)]
+    return [icon for one in listed[:ICONS] if isinstance(one, dict) for icon in _parse_icon(one)]
 
 
-def _icon(value: Json) -> list[Json]:
+def _parse_icon(value: Json) -> list[Json]:
+    """Return an icon that a client may load as a list of one, else []."""
     src, sizes, theme = value.get("src"), value.get("sizes"), value.get("theme")
     if not isinstance(src, str) or not _is_picture(src):
         return []
@@ -164,7 +165,7 @@ def _is_picture(src: str) -> bool:
     return data is not None and parse_base64(data[1]) == data[1]
 
 
-def sent_bytes(value: object) -> int:
+def count_sent_bytes(value: object) -> int:
     """Return the size of a value in a message to a client, in bytes. There JSON is ASCII."""
     return len(json.dumps(value, separators=(",", ":")))
 

@@ -168,7 +168,7 @@ class McpServers:
                 return
             wanted = replace(wanted, updated_s=self._clock.time())
             if await self._store.put_service(wanted, expected=kept.version):
-                await self._apply()
+                await self._refresh_after_write()
                 return
         raise StoreError(f"the service {name!r} is changed by others all the time")
 
@@ -201,7 +201,7 @@ class McpServers:
             texts = await self._store.definitions(sha256s[begin : begin + _AT_ONCE])
             for digest, text in texts.items():
                 room -= len(text)
-                if (document := _object(text)) is not None:
+                if (document := _parse_object(text)) is not None:
                     found[digest] = document
             if room < 0:
                 break
@@ -210,11 +210,11 @@ class McpServers:
     async def delete(self, name: str) -> bool:
         """Delete a service; return whether there was one. Raises StoreError."""
         deleted = await self._store.delete_service(name)
-        await self._apply()
+        await self._refresh_after_write()
         return deleted
 
-    async def _apply(self) -> None:
-        """Apply a change that is stored: now, or with the next look where the store fails behind it."""
+    async def _refresh_after_write(self) -> None:
+        """Apply stored changes now; log a failure of the store, after which the next refresh applies them."""
         try:
             await self.refresh()
         except StoreError as error:
@@ -256,7 +256,8 @@ class McpServers:
                 log.error("the store failed: %s", error)
 
     def _reconcile(self, configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> None:
-        wanted = _find_wanted(configured, records)
+        """Start, change and close services, until they are the configured and registered ones."""
+        wanted = _build_desired_state(configured, records)
         for name in self._members.keys() - wanted.keys():
             task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
             self._leaving.add(task)
@@ -265,22 +266,22 @@ class McpServers:
             task.add_done_callback(self._leaving.discard)
         before, self._members = self._members, {}
         for name, one in wanted.items():
-            server = self._members[name] = before.get(name) or self._member(name, one)
+            server = self._members[name] = before.get(name) or self._build_server(name, one)
             if name in before:
-                server.want(one)
+                server.set_desired_state(one)
         if self._members and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._maintain_services())
-        self._notice()
+        self._refresh_snapshot()
 
-    def _notice(self) -> None:
-        """Take another snapshot, and look after the services, because something about one of them has changed."""
+    def _refresh_snapshot(self) -> None:
+        """Discard the cached snapshot, and wake the maintenance task and the watchers."""
         self._snapshot = None
         self._noticed.set()
         for changed in self._watchers:
             changed()
 
-    def _member(self, name: str, wanted: DesiredServer) -> ManagedServer:
-        return ManagedServer(name, wanted, build=self._build, noticed=self._notice, clock=self._clock)
+    def _build_server(self, name: str, wanted: DesiredServer) -> ManagedServer:
+        return ManagedServer(name, wanted, build=self._build, noticed=self._refresh_snapshot, clock=self._clock)
 
     async def _maintain_services(self) -> None:
         """Pin definitions that are seen for the first time, and report the services to the store."""
@@ -290,9 +291,9 @@ class McpServers:
             self._noticed.clear()
             try:
                 for server in list(self._members.values()):
-                    await self._pin(server)
-                self._count()
-                await self._report()
+                    await self._pin_definitions(server)
+                self._count_restarts()
+                await self._report_services()
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 self._noticed.set()
@@ -301,7 +302,7 @@ class McpServers:
                 log.exception("a service could not be looked after")
             await asyncio.sleep(pause_s)
 
-    def _count(self) -> None:
+    def _count_restarts(self) -> None:
         """Count the restarts of each service since its start by an operator."""
         now = {server.name: server.service.condition().restarts for server in self._members.values()}
         before, self._reported.restarts = self._reported.restarts, now
@@ -309,7 +310,8 @@ class McpServers:
             for _ in range(before.get(name, 0), restarts):
                 self._counters.count("mcp_server_restarts", server=name)
 
-    async def _pin(self, server: ManagedServer) -> None:
+    async def _pin_definitions(self, server: ManagedServer) -> None:
+        """Accept definitions that are new, store them, and report changed ones. Raises StoreError."""
         definitions = dict(server.service.definitions())
 
         def pin(kept: StoredService) -> StoredService:
@@ -331,7 +333,8 @@ class McpServers:
         server.apply_pins()
         await self._changed.report(server)
 
-    async def _report(self) -> None:
+    async def _report_services(self) -> None:
+        """Store the state of this worker's services, if it changed or some time has passed."""
         now_s = self._clock.time()
         seen = [_build_status(server) for server in self._members.values()]
         told = [(one.name, one.condition.state, one.condition.error) for one in seen]
@@ -347,7 +350,7 @@ class McpServers:
         self._reported.services, self._reported.at_s = told, self._clock.monotonic()
 
 
-def _object(text: str) -> Json | None:
+def _parse_object(text: str) -> Json | None:
     """Return a JSON object; None for any other text, which another program has written."""
     try:
         value = json.loads(text)
@@ -356,7 +359,10 @@ def _object(text: str) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def _find_wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, DesiredServer]:
+def _build_desired_state(
+    configured: Mapping[str, McpServer], records: Mapping[str, StoredService]
+) -> dict[str, DesiredServer]:
+    """Return the desired state of each configured and registered service, by name."""
     wanted = {
         name: DesiredServer("configured", server, records.get(name, StoredService(name=name)))
         for name, server in configured.items()

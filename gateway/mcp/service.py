@@ -18,8 +18,8 @@ from gateway.mcp.definitions import (
     Definitions,
     build_client_fields,
     build_document,
-    name_hash,
-    problem_of_output,
+    find_output_problem,
+    hash_name,
 )
 from gateway.mcp.sdk_import import MISSING_SDK
 from gateway.mcp.server_facts import Channel, Config, MakeChannel, ServerEndpoint
@@ -44,6 +44,7 @@ class McpService:
         return f"<McpService {self._server.name!r}>"
 
     def service(self) -> Service:
+        """Return the service as the catalog sees it: the same object until something changes."""
         running, definitions = self._session.is_running, self._session.definitions
         of = (running, definitions, self._pins)
         # Each change of any service makes another snapshot of all, and this is the same as long as these are.
@@ -74,12 +75,13 @@ class McpService:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        """Call the server's tool; output that does not match its schema is left out of the result."""
         told = None if exchange.job.watcher is None else exchange.job.watcher.report_progress
         name = call.tool.removeprefix(f"{self._server.name}.")
         tool = self._session.definitions.tools.get(name)
         trace = exchange.execution.tool_trace
         result = await self._session.call(name, call.arguments, told=told, trace=trace, stands=call.stands)
-        if tool is None or not result.ok or (problem := problem_of_output(tool, result.structured)) is None:
+        if tool is None or not result.ok or (problem := find_output_problem(tool, result.structured)) is None:
             return result
         return replace(result, structured=None, unfit=problem)
 
@@ -124,6 +126,7 @@ class McpService:
             changed()
 
     def _is_changed(self, tool: Definition) -> bool:
+        """Return whether a tool differs from what was accepted, by the setting `pin`."""
         match self._server.pin:
             case "none":
                 return False
@@ -142,10 +145,11 @@ class McpService:
         return spec
 
     def _get_pin(self, tool: Definition) -> str:
-        """Return what an approval of a call of this tool is bound to: as much of it as is pinned."""
-        return tool.sha256 if self._server.pin == "definitions" else name_hash(tool.name)
+        """Return the hash that an approval of this tool is bound to: of its definition or its name."""
+        return tool.sha256 if self._server.pin == "definitions" else hash_name(tool.name)
 
     def _build_spec(self, tool: Definition) -> ToolSpec:
+        """Return the tool as the gateway's catalog has it, bound to server and pin."""
         return ToolSpec(
             name=tool.name,
             description=tool.description,
@@ -162,26 +166,27 @@ def build(config: Config, host: Host) -> McpService:
     """Build the service. Raises ValueError where the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
         raise ValueError(MISSING_SDK)
-    return McpService(config, _channels(config, host.clock), host)
+    return McpService(config, _choose_channel_factory(config, host.clock), host)
 
 
-def _channels(config: Config, clock: Clock) -> MakeChannel:
+def _choose_channel_factory(config: Config, clock: Clock) -> MakeChannel:
+    """Return the factory of connections for the configured transport: a program or HTTP."""
     endpoint = ServerEndpoint(
         url=config.url or "", headers=config.headers, private_networks=config.private_networks, oauth=config.oauth
     )
     program = Program(config.command or "", config.args, config.env, config.cwd)
 
-    def over_http(lost: Callable[[str], None]) -> Channel:
+    def build_http_channel(lost: Callable[[str], None]) -> Channel:
         from gateway.mcp.transport.http import HttpTransport
 
         return HttpTransport(endpoint, lost=lost, clock=clock)
 
-    def over_pipes(lost: Callable[[str], None]) -> Channel:
+    def build_stdio_channel(lost: Callable[[str], None]) -> Channel:
         from gateway.mcp.transport.stdio import StdioTransport
 
         return StdioTransport(program, lost=lost)
 
-    return over_pipes if config.url is None else over_http
+    return build_stdio_channel if config.url is None else build_http_channel
 
 
 PLUGIN = Plugin(Config, build)

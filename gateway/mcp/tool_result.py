@@ -13,7 +13,7 @@ from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.blocks import RESULT_CHARS, read_blocks, shorten_text
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 from gateway.tools.call_answer import clean_json
 
 STRUCTURED_BYTES: Final = 500_000
@@ -32,7 +32,7 @@ def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> Work[ToolRe
     lines = [block.line for block in blocks]
     parts = [block.block for block in blocks]
     if structured is not None and not any(block.is_text and block.line.strip() for block in blocks):
-        lines.insert(0, _json(structured))
+        lines.insert(0, _dump_json(structured))
     passed, note = _clean_structured(structured)
     if note:
         lines.append(note)
@@ -50,12 +50,12 @@ def _clean_structured(structured: Any) -> tuple[Any, str]:
     except orjson.JSONEncodeError:
         return None, "[structured content, left out: it is nested too deep, or has a number or a text that is no JSON]"
     passed = orjson.loads(clean_json(written))
-    if (size_bytes := sent_bytes(passed)) > STRUCTURED_BYTES:
+    if (size_bytes := count_sent_bytes(passed)) > STRUCTURED_BYTES:
         return None, f"[structured content, {size_bytes:,} bytes, left out: more than {STRUCTURED_BYTES:,} bytes]"
     return passed, ""
 
 
-def _json(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     """Return JSON in the order of the server, as far as that is possible."""
     try:
         return orjson.dumps(value).decode()

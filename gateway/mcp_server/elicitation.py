@@ -10,12 +10,18 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
-from gateway.approvals.answer_options import hindrance_text
+from gateway.approvals.answer_options import format_hindrance
 from gateway.approvals.approvals import Decision
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.chat_texts import describe_approval
 from gateway.approvals.escaping import escape_line as escaped
-from gateway.approvals.texts import REASON_CHARS, AnswerOptions, approval_link, call_block, hidden_text
+from gateway.approvals.texts import (
+    REASON_CHARS,
+    AnswerOptions,
+    build_approval_link,
+    format_call_block,
+    format_hidden_text,
+)
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 
@@ -59,7 +65,7 @@ class ApprovalElicitation:
     @property
     def url(self) -> str:
         assert self.console_url is not None
-        return approval_link(self.console_url, self.approval.id)
+        return build_approval_link(self.console_url, self.approval.id)
 
     def request(self) -> ElicitRequest:
         """Return the question as a part of an answer."""
@@ -111,7 +117,7 @@ def parse_decision(answer: ElicitResult, sha256: str) -> Decision | None:
 def _block(approval: Approval) -> str:
     """Return the call that would run, with a note of what is left out of a long one."""
     one = describe_approval(approval)
-    return "\n\n".join(filter(None, (call_block(one), hidden_text(one))))
+    return "\n\n".join(filter(None, (format_call_block(one), format_hidden_text(one))))
 
 
 def held_text(approval: Approval, answering: AnswerOptions, *, obstacle: str | None = None) -> str:
@@ -125,10 +131,10 @@ def held_text(approval: Approval, answering: AnswerOptions, *, obstacle: str | N
             f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"
             f"No person can approve it, but one can reject it: `gateway approvals reject {approval.id}`."
         )
-    how = f"{hindrance_text(answering)} " if answering.hindrance in ("own", "approved") else ""
+    how = f"{format_hindrance(answering)} " if answering.hindrance in ("own", "approved") else ""
     how += f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"
     if answering.console_url is not None:
-        how += f", or in a browser <{approval_link(answering.console_url, approval.id)}>"
+        how += f", or in a browser <{build_approval_link(answering.console_url, approval.id)}>"
     if answering.deciders:
         how += f". Keys that may decide: {', '.join(answering.deciders)}"
     return (

@@ -23,7 +23,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import is_of_service, model_name
 from gateway.mcp.client_view import McpSource
 from gateway.tools.catalog import Catalog, CatalogEntry
-from gateway.tools.client_rights import all_allowed
+from gateway.tools.client_rights import are_all_allowed
 from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
@@ -74,7 +74,7 @@ class AccessFilter:
         if offer.workflow is not None and not self.workflows:
             return False
         names = (offer.inside, *offer.tools)
-        return all(all_allowed(patterns, names) for patterns in self.lists)
+        return all(are_all_allowed(patterns, names) for patterns in self.lists)
 
     def allows_service(self, name: str) -> bool:
         """Return whether the request may use all of a service: what it has beside its tools has no other narrowing.
@@ -83,7 +83,11 @@ class AccessFilter:
         """
         if self.service not in (None, name):
             return False
-        return all(any(_means_all(pattern, f"{name}.") for pattern in patterns) for patterns in self.lists if patterns)
+        return all(
+            any(_matches_every_suffix(pattern, f"{name}.") for pattern in patterns)
+            for patterns in self.lists
+            if patterns
+        )
 
 
 class _ToolSnapshot:
@@ -138,7 +142,11 @@ class ToolListing:
         """Return the tool that a client means, of a service that does not run. Its definitions are not known."""
         for service in self._catalog().services():
             prefix = "" if narrowing.service == service.name else f"{model_name(service.name)}__"
-            for own in () if service.running else (*service.tools, *service.known, _own(name, service.name, prefix)):
+            for own in (
+                ()
+                if service.running
+                else (*service.tools, *service.known, _strip_service_prefix(name, service.name, prefix))
+            ):
                 inside = f"{service.name}.{own}"
                 offer = ToolOffer(inside, model_name(inside), own, service.name, {})
                 if own and name in (inside, offer.name, prefix + own) and narrowing.allows(offer):
@@ -168,7 +176,7 @@ class ToolListing:
         return ()
 
 
-def _own(name: str, service: str, prefix: str) -> str:
+def _strip_service_prefix(name: str, service: str, prefix: str) -> str:
     """Return a tool's own name on the path of its service, if the name begins as its tools' names do; else ""."""
     return next((name.removeprefix(head) for head in (f"{service}.", prefix) if name.startswith(head)), "")
 
@@ -220,7 +228,7 @@ def _is_valid(definition: Json, version: str) -> bool:
     return True
 
 
-def _means_all(pattern: str, prefix: str) -> bool:
+def _matches_every_suffix(pattern: str, prefix: str) -> bool:
     """Return whether a glob means each name with a prefix: a part of the prefix fits, and then anything does."""
     stem = pattern.rstrip("*")
     return stem != pattern and any(fnmatchcase(prefix[:end], stem) for end in range(len(prefix) + 1))

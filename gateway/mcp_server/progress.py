@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.aio.clock import until_set
 from gateway.context.call_runs import MESSAGE_CHARS
 from gateway.contracts.exchange import CallProgress
-from gateway.mcp.server_text import one_line
+from gateway.mcp.server_text import format_one_line
 
 log = logging.getLogger("gateway")
 
@@ -75,4 +75,4 @@ class ProgressReporter:
 
 def _message(told: CallProgress) -> str | None:
     """Return a message on one line: a client may show it among the gateway's own."""
-    return one_line(told.message, MESSAGE_CHARS) or None
+    return format_one_line(told.message, MESSAGE_CHARS) or None

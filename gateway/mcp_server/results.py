@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gateway.context.call_runs import Done
 from gateway.contracts.storage.store import Json
 from gateway.mcp.blocks import RESULT_BYTES, fit_blocks, note
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 
 #: The first versions of the protocol that have these kinds of content; all have the others.
 _SINCE: Final[Mapping[object, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -41,7 +41,7 @@ def call_result(done: Done, version: str) -> Json:
         whole["content"] = blocks
     if isinstance(result.structured, dict) or (result.structured is not None and version in MODERN_PROTOCOL_VERSIONS):
         whole["structuredContent"] = result.structured
-        room_bytes -= sent_bytes(result.structured)
+        room_bytes -= count_sent_bytes(result.structured)
     if result.parts or len(result.content) > _SHORT_CHARS:
         whole["content"] = fit_blocks(whole["content"], room_bytes=room_bytes)
     if result.unfit is not None:

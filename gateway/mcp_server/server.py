@@ -22,7 +22,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Json, StoreError, unwritten
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.mcp.blocks import EVENT_BYTES
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import get_client_request
 from gateway.mcp_server.errors import as_mcp_error
@@ -150,7 +150,7 @@ def build_page(key: str, entries: list[Json], cursor: str | None) -> Json:
         if not begin:
             raise MCPError(INVALID_PARAMS, "There is no such page, or not any more: list again from the beginning.")
     end, room_bytes = begin, EVENT_BYTES
-    while end < min(begin + PAGE, len(entries)) and (room_bytes := room_bytes - sent_bytes(entries[end])) >= 0:
+    while end < min(begin + PAGE, len(entries)) and (room_bytes := room_bytes - count_sent_bytes(entries[end])) >= 0:
         end += 1
     end = max(end, begin + 1)
     page: Json = {key: entries[begin:end], "resultType": "complete"}

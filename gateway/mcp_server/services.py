@@ -19,8 +19,8 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ServiceSource, model_name
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.client_view import McpSource
-from gateway.mcp.prompts_and_resources import LISTS, prompt_result, resource_result
-from gateway.mcp.server_text import one_line
+from gateway.mcp.prompts_and_resources import LISTS, read_prompt_result, read_resource_result
+from gateway.mcp.server_text import format_one_line
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.listing import AccessFilter
 from gateway.tools.catalog import ConfiguredSource
@@ -71,9 +71,9 @@ class ServiceOffers:
         """Return a prompt with these arguments. Raises MCPError."""
         params: Json = {} if arguments is None else {"arguments": dict(arguments)}
         for service, source in self._find_sources("prompts", narrowing):
-            own = _own(service, name, narrowing)
+            own = _strip_service_prefix(service, name, narrowing)
             if own is not None:
-                return await _ask_service(source, service, "prompts/get", {**params, "name": own}, prompt_result)
+                return await _ask_service(source, service, "prompts/get", {**params, "name": own}, read_prompt_result)
         raise no_such("prompt")
 
     async def read(self, uri: str, narrowing: AccessFilter) -> Json:
@@ -84,7 +84,7 @@ class ServiceOffers:
         source = next((one for name, one in self._find_sources("resources", narrowing) if name == named), None)
         if source is None or named is None:
             raise no_such("resource")
-        result = await _ask_service(source, named, "resources/read", {"uri": own}, resource_result)
+        result = await _ask_service(source, named, "resources/read", {"uri": own}, read_resource_result)
         return {"contents": [_with_service_address(content, "uri", named, narrowing) for content in result["contents"]]}
 
     def _find_sources(self, kind: str, narrowing: AccessFilter) -> Iterator[tuple[str, McpSource]]:
@@ -151,7 +151,7 @@ async def _ask_service(
     except ValueError as error:
         raise MCPError(INTERNAL_ERROR, f"the answer of the service {service!r} is left out: {error}.") from None
     except AnsweredError as error:
-        words = one_line(str(error), _ERROR_CHARS)
+        words = format_one_line(str(error), _ERROR_CHARS)
         raise MCPError(INTERNAL_ERROR, f"the service {service!r} answered with an error: {words}") from None
     except (LostError, TimeoutError):
         raise MCPError(INTERNAL_ERROR, f"the service {service!r} did not answer: try again later.") from None
@@ -161,7 +161,7 @@ def _name(service: str, own: str, narrowing: AccessFilter) -> str:
     return own if narrowing.service is not None else f"{model_name(service)}__{own}"
 
 
-def _own(service: str, name: str, narrowing: AccessFilter) -> str | None:
+def _strip_service_prefix(service: str, name: str, narrowing: AccessFilter) -> str | None:
     """Return the server's own name of a prompt; None: it is of another service."""
     prefix = f"{model_name(service)}__"
     if narrowing.service is not None:

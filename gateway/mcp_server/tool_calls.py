@@ -30,7 +30,7 @@ from gateway.contracts.storage.endorsements import waiting_sha256
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
-from gateway.mcp.server_text import one_line
+from gateway.mcp.server_text import format_one_line
 from gateway.mcp_server.auth.elicitation_auth import ElicitationAnswers
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
 from gateway.mcp_server.elicitation import ApprovalElicitation, find_question, held_text, parse_decision
@@ -307,7 +307,7 @@ def describe_client(ctx: Any) -> Json:
     params = ctx.session.client_params
     name, version = ("unknown", "") if params is None else (params.client_info.name, params.client_info.version)
     facts = {"name": name, "version": version, "protocol": ctx.protocol_version}
-    return {fact: one_line(value, _NAME_CHARS) for fact, value in facts.items()}
+    return {fact: format_one_line(value, _NAME_CHARS) for fact, value in facts.items()}
 
 
 def _find_idempotency_key(params: CallToolRequestParams) -> str | None:

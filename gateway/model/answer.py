@@ -18,7 +18,7 @@ from gateway.jsontext.value_count import VALUES_LIMIT, holds_more
 from gateway.model.error_words import is_error
 from gateway.model.fast_text_deltas import TextEvents
 from gateway.model.json_repair import Mender, mend_answer
-from gateway.model.refusal import error_in_answer, get_call_outcome
+from gateway.model.refusal import convert_error_event, get_call_outcome
 from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
 
@@ -63,11 +63,11 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
                 texts.learn(data, text)
                 pause = emit(text) or pause
                 continue
-            finishes = _finishes(chunk.get("choices"))
+            finishes = _has_finish_reason(chunk.get("choices"))
             if finishes is None:
                 raise target.build_answer_error("an event of its answer is no chat completion chunk")
             if _ARGUMENTS.search(data) is not None:
-                _check(data, target)
+                _check_arguments(data, target)
             empty = empty and not chunk.get("choices")
             finished = finished or finishes
             pause = emit(chunk) or pause
@@ -98,7 +98,7 @@ def _raise_last(events: EventReader, target: Target) -> None:
         with suppress(orjson.JSONDecodeError):
             error = orjson.loads(data)
             if isinstance(error, dict) and is_error(error):
-                raise error_in_answer(error, target)
+                raise convert_error_event(error, target)
 
 
 async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
@@ -108,11 +108,11 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
         content = await call.within(WHOLE_LIMIT_BYTES)
         if len(content) > WHOLE_LIMIT_BYTES:
             raise target.build_answer_error(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
-        chunk = as_chunk(_parse_completion(content, target))
-        if chunk is None or _finishes(chunk["choices"]) is None:
+        chunk = convert_to_chunk(_parse_completion(content, target))
+        if chunk is None or _has_finish_reason(chunk["choices"]) is None:
             raise target.build_answer_error("its answer is no chat completion")
         if _ARGUMENTS.search(content) is not None:
-            _check(content, target)
+            _check_arguments(content, target)
         if (pause := emit(chunk)) is not None:
             await pause()
         outcome = "ok"
@@ -123,7 +123,7 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
         target.group.tally.outcomes[outcome] += 1
 
 
-def as_chunk(completion: Json) -> Json | None:
+def convert_to_chunk(completion: Json) -> Json | None:
     """Return a chat completion as one chunk, or None if it has no choices with messages.
 
     A lone choice is the first one, whatever its number: only one is requested.
@@ -148,7 +148,7 @@ def as_chunk(completion: Json) -> Json | None:
 
 
 def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
-    """Return an event as a chunk, or None for one that is none, such as a sign of life. Raises GatewayError."""
+    """Return an event as a chunk; None for other events, such as pings. Raises GatewayError."""
     if not data.lstrip().startswith((b"{", b"[")):
         return None
     chunk = _parse_value(data, target, mender.mend, is_badly_written=bool(mender.halves))
@@ -158,7 +158,7 @@ def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
         return None
     choices = chunk.get("choices")
     if (choices is None or "error" in chunk) and is_error(chunk):
-        raise error_in_answer(chunk, target)
+        raise convert_error_event(chunk, target)
     if isinstance(choices, list) and len(choices) == 1:
         if choices[0] is None:
             return {**chunk, "choices": []}
@@ -184,14 +184,14 @@ def _parse_completion(content: bytes, target: Target) -> Json:
     if not isinstance(completion, dict):
         raise target.build_answer_error("its answer is no object")
     if is_error(completion):
-        raise error_in_answer(completion, target)
+        raise convert_error_event(completion, target)
     return completion
 
 
 def _parse_value(
     data: bytes, target: Target, mend: Callable[[bytes], object], *, is_badly_written: bool = False
 ) -> object:
-    """Return the value of JSON. Raises GatewayError if it has too many values, or is none."""
+    """Return the value of JSON. Raises GatewayError if it is invalid or has too many values."""
     if holds_more(data, VALUES_LIMIT):
         raise target.build_answer_error(f"an event of its answer holds more than {VALUES_LIMIT} values")
     if is_badly_written:
@@ -203,14 +203,14 @@ def _parse_value(
 
 
 def _mend_json(data: bytes, target: Target, mend: Callable[[bytes], object]) -> object:
-    """Return the value of badly written JSON. Raises GatewayError if it is none."""
+    """Return the value of badly written JSON. Raises GatewayError if it cannot be mended."""
     try:
         return mend(data)
     except ValueError:
         raise target.build_answer_error("an event of its answer is not JSON") from None
 
 
-def _check(data: bytes, target: Target) -> None:
+def _check_arguments(data: bytes, target: Target) -> None:
     """Check arguments that come as an object as strictly as their text: one reading. Raises GatewayError."""
     try:
         strict_json.loads(data.decode())
@@ -243,7 +243,7 @@ def _parse_text(data: bytes) -> str | None:
     return _find_text(chunk) if isinstance(chunk, dict) else None
 
 
-def _finishes(choices: object) -> bool | None:
+def _has_finish_reason(choices: object) -> bool | None:
     """Return whether one of these choices has a finish reason. None: the choices are malformed."""
     if not isinstance(choices, list):
         return False if choices is None else None

@@ -33,7 +33,7 @@ class ChunkBuffer:
         if self._whole:
             self._size_bytes += len(chunk) if isinstance(chunk, str) else PARSED_BYTES
             return self.release if self._size_bytes > ANSWER_CHARS else None
-        if not _says_something(chunk) and len(self._chunks) <= MOST_EMPTY:
+        if not _has_content(chunk) and len(self._chunks) <= MOST_EMPTY:
             return None
         self.began, chunks, self._chunks = True, self._chunks, []
         pause = None
@@ -54,7 +54,7 @@ class ChunkBuffer:
                 await asyncio.sleep(0)
 
 
-def _says_something(chunk: Chunk) -> bool:
+def _has_content(chunk: Chunk) -> bool:
     if isinstance(chunk, str):
         return chunk != ""
     deltas = (choice.get("delta") or {} for choice in chunk.get("choices") or ())

@@ -12,7 +12,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.plugin import Counters
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
+from gateway.model.adaptation.quirks import LearntQuirks, Quirks, get_key_identity
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.fallback_chain import FallbackCall
 from gateway.model.hooks import ContextHook, observe_call
@@ -58,7 +58,7 @@ class ModelCall:
     def get_quirks(self, upstream: ModelUpstream, model: str, *, caller: Caller) -> Quirks:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
-        return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
+        return self.quirks.list_model_quirks(upstream.name, model, whose=get_key_identity(caller)).union(*configured)
 
     def get_provider(self, body: Mapping[str, object]) -> str:
         """Return the name of the provider that gets a request first; "openai": there is none."""
@@ -69,7 +69,7 @@ class ModelCall:
         return group.members[0].pool.endpoint.provider
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
-        """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
+        """Return the models that may answer a request, in order of trial. Raises GatewayError."""
         return self._table.get_candidates(body)
 
     async def models(self, asking: ListingClient) -> tuple[int, str, bytes]:

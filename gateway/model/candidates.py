@@ -62,13 +62,13 @@ class Candidates:
             return self
         caller.check_model(self.name)
         if caller.bounds.models:
-            self._check_further()
+            self._check_routing_fields()
         models = [candidate for candidate in self.models if caller.may_use_upstream(candidate.upstream.name)]
         if not models:
             caller.check_upstream(self.upstream)
         return Candidates(self.name, models)
 
-    def _check_further(self) -> None:
+    def _check_routing_fields(self) -> None:
         """Raise GatewayError (model_not_allowed) for a field by which the upstream may use another model."""
         for name in FURTHER:
             if self.body.get(name) is not None:
@@ -80,7 +80,7 @@ class Candidates:
                 )
 
     def is_allowed(self, caller: Caller) -> bool:
-        """Return whether the caller may use one of them."""
+        """Return whether the caller may use at least one of the candidates."""
         is_there = any(caller.may_use_upstream(candidate.upstream.name) for candidate in self.models)
         return is_there and caller.may_use_model(self.name)
 
@@ -114,7 +114,7 @@ class ModelTable:
         self._found: dict[str, Sequence[ModelCandidate]] = {}  # by the requested name
 
     def get_candidates(self, body: Mapping[str, object]) -> Candidates:
-        """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
+        """Return the models that may answer a request, in order of trial. Raises GatewayError."""
         asked = str(body.get("model", ""))
         if len(asked) > MODEL_CHARS:
             raise GatewayError(
@@ -126,7 +126,7 @@ class ModelTable:
         return self.get_candidates_by_name(self.model or asked, body)
 
     def get_candidates_by_name(self, name: str, body: Mapping[str, object] = MappingProxyType({})) -> Candidates:
-        """Return what a model or an alias of a request stands for. Raises GatewayError (upstream_unavailable)."""
+        """Return the models of a name or an alias. Raises GatewayError (upstream_unavailable)."""
         models = self._found.get(name)
         if models is None:
             models = self._resolve_models(name)

@@ -35,11 +35,11 @@ _KNOWN_LINES = 64
 
 
 @lru_cache(_KNOWN_LINES)
-def without_client_ids(lines: bytes) -> bytes:
+def remove_client_ids(lines: bytes) -> bytes:
     """Return header lines without the lines that identify a person, a program, a machine or a session."""
-    return b"".join(line for line in lines.splitlines(keepends=True) if not _identifies(line.partition(b":")[0]))
+    return b"".join(line for line in lines.splitlines(keepends=True) if not _is_client_id(line.partition(b":")[0]))
 
 
-def _identifies(name: bytes) -> bool:
+def _is_client_id(name: bytes) -> bool:
     name = name.lower().replace(b"_", b"-")  # a server that is like CGI reads `_` as `-`
     return name in _NAMES or name.startswith(_BEGINNINGS) or (name.endswith(_ENDINGS) and name != _KEPT)

@@ -61,7 +61,7 @@ class ErrorWords:
     status: int = 0
 
 
-def words_of_answer(content: bytes, *, secret: str = "") -> ErrorWords:
+def parse_answer_error(content: bytes, *, secret: str = "") -> ErrorWords:
     """Return the words in the body of an error answer, without a secret that it may repeat."""
     try:
         parsed = orjson.loads(content)
@@ -74,11 +74,11 @@ def words_of_answer(content: bytes, *, secret: str = "") -> ErrorWords:
 
 def parse_error_words(error: object, *, secret: str = "") -> ErrorWords:
     """Return a JSON value's words about an error, without a secret that it may repeat."""
-    message = "; ".join(dict.fromkeys(text for text in _texts(error, _DEPTH) if text))
-    fields = list(_objects(error, _DEPTH))
+    message = "; ".join(dict.fromkeys(text for text in _error_texts(error, _DEPTH) if text))
+    fields = list(_error_objects(error, _DEPTH))
     said = [str(one.get(name)) for one in fields for name in ("status", "code", "status_code", "http_status")]
-    code = _code(fields, message, secret)
-    of_type = 400 if code == TOO_LONG else next(filter(None, (_status_of_type(one.get("type")) for one in fields)), 0)
+    code = _find_code(fields, message, secret)
+    of_type = 400 if code == TOO_LONG else next(filter(None, (_get_type_status(one.get("type")) for one in fields)), 0)
     return ErrorWords(
         _mask_and_cut(message, secret),
         code=code,
@@ -98,39 +98,39 @@ def is_error(event: Mapping[str, object]) -> bool:
     return event.get("object") == "error" or event.get("type") == "error" or any(event.get(name) for name in _WORDS)
 
 
-def _texts(value: object, depth: int) -> Iterator[str]:
+def _error_texts(value: object, depth: int) -> Iterator[str]:
     """Yield the texts of an error: of an object, the texts of its first field with some."""
     if isinstance(value, str):
         yield value.strip()
     elif isinstance(value, list) and depth:
         for fault in value[:_FAULTS]:
-            yield from _texts(fault, depth - 1)
+            yield from _error_texts(fault, depth - 1)
     elif isinstance(value, dict) and depth:
-        texts = next(filter(None, ([*_texts(value[name], depth - 1)] for name in _WORDS if value.get(name))), [])
-        place = _place(value.get("loc") or value.get("field"))
+        texts = next(filter(None, ([*_error_texts(value[name], depth - 1)] for name in _WORDS if value.get(name))), [])
+        place = _format_location(value.get("loc") or value.get("field"))
         yield from (f"{place}: {text}" if place else text for text in texts)
         if not texts and depth < _DEPTH:  # faults by the names of their fields
-            yield from (f"{name}: {text}" for name, one in value.items() for text in _faults(one))
+            yield from (f"{name}: {text}" for name, one in value.items() for text in _list_fault_texts(one))
 
 
-def _faults(value: object) -> list[str]:
-    """Return the texts of a list of them."""
+def _list_fault_texts(value: object) -> list[str]:
+    """Return the texts of a list of validation faults, [] for any other value."""
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def _place(location: object) -> str:
+def _format_location(location: object) -> str:
     """Return where a fault is, as FastAPI writes it."""
     parts = location if isinstance(location, list) else [location]
     return ".".join(str(part) for part in parts if isinstance(part, str | int) and part != "body")
 
 
-def _objects(value: object, depth: int) -> Iterator[Mapping[str, object]]:
+def _error_objects(value: object, depth: int) -> Iterator[Mapping[str, object]]:
     """Yield the objects in which an error has its code, the innermost first."""
     if isinstance(value, list) and value:
-        yield from _objects(value[0], depth)
+        yield from _error_objects(value[0], depth)
     elif isinstance(value, dict) and depth:
         for name in _WORDS:
-            yield from _objects(value.get(name), depth - 1)
+            yield from _error_objects(value.get(name), depth - 1)
         yield value
 
 
@@ -138,11 +138,11 @@ def _mask_and_cut(text: str, secret: str) -> str:
     return (text.replace(secret, "***") if secret else text)[:MESSAGE_CHARS]
 
 
-def _status_of_type(kind: object) -> int:
+def _get_type_status(kind: object) -> int:
     return _STATUS_OF_TYPE.get(kind, 0) if isinstance(kind, str) else 0
 
 
-def _code(fields: list[Mapping[str, object]], message: str, secret: str) -> str | None:
+def _find_code(fields: list[Mapping[str, object]], message: str, secret: str) -> str | None:
     """Return the code. Many servers have none, and a type that repeats the status."""
     said = [code for one in fields for name in _CODES if isinstance(code := one.get(name), str)]
     if _TOO_LONG.search(message) or any(_TOO_LONG.fullmatch(str(one.get("type"))) for one in fields):

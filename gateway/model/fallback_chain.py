@@ -17,15 +17,23 @@ from gateway.contracts.exchange import Emit, Exchange
 from gateway.contracts.tracing.context import CURRENT
 from gateway.contracts.tracing.tracer import Attribute, Span, Tracer
 from gateway.http.response_head import ResponseHead
-from gateway.model.adaptation.quirks import NONE, LearntQuirks, QuirkKey, Quirks, find_quirk, key_identity, sort_quirks
+from gateway.model.adaptation.quirks import (
+    NONE,
+    LearntQuirks,
+    QuirkKey,
+    Quirks,
+    find_quirk,
+    get_key_identity,
+    sort_quirks,
+)
 from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.answer import stream, whole
 from gateway.model.buffered_start import ChunkBuffer
 from gateway.model.candidates import Candidates, ModelCandidate
 from gateway.model.hooks import CallObserver
-from gateway.model.http_request import chat_request, trace_lines
+from gateway.model.http_request import build_trace_lines, chat_request
 from gateway.model.metering import CallMeter, ModelUsageRecorder
-from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, get_call_outcome, no_answer, refusal
+from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, build_no_answer_error, get_call_outcome, refusal
 from gateway.model.upstream_client import Target
 from gateway.upstream.attempts import Tries
 from gateway.upstream.call import UpstreamCall
@@ -121,7 +129,7 @@ class FallbackCall:
             while True:
                 held = ChunkBuffer(emit, whole=is_unseen)
                 try:
-                    await self._read(held.take if self._has_others else emit)
+                    await self._read_answer(held.take if self._has_alternatives else emit)
                     await held.release()
                 except GatewayError as error:
                     if held.began or not await self._may_retry(error):
@@ -147,7 +155,7 @@ class FallbackCall:
     # Where it goes next.
 
     @property
-    def _has_others(self) -> bool:
+    def _has_alternatives(self) -> bool:
         """Return whether another endpoint or candidate could take the call over."""
         return bool(self._left) or self._tries is None or not self._tries.home.plain
 
@@ -177,7 +185,7 @@ class FallbackCall:
             if is_last:
                 return False
         is_refused = self._try.reason.startswith("4") and self._try.reason != "429"
-        may = self._is_ours() if is_refused else error.passes
+        may = self._is_gateway_fault() if is_refused else error.passes
         if not self._left or error.settled or not may:
             return False
         if tries is not None:
@@ -185,7 +193,7 @@ class FallbackCall:
         self._tries = None
         return True
 
-    def _is_ours(self) -> bool:
+    def _is_gateway_fault(self) -> bool:
         """Return whether the last failure is about our own key, our name of a model, or a wait: no client can mend it.
 
         Other 4xx mean that the request is wrong for every model.
@@ -256,10 +264,12 @@ class FallbackCall:
         target, endpoint, model = self._try.target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.origin.credential if is_first else b""
-        asked = QuirkKey(self.by.upstream, member.name, model, key_identity(self._exchange.caller))
+        asked = QuirkKey(self.by.upstream, member.name, model, get_key_identity(self._exchange.caller))
         quirks = first = self._quirks.get_quirks(asked, configured=endpoint.quirks)
         trace = (
-            b"" if self._try.span is None or self._tracer is None else trace_lines(self._try.span.context, self._tracer)
+            b""
+            if self._try.span is None or self._tracer is None
+            else build_trace_lines(self._try.span.context, self._tracer)
         )
         while True:
             named, self.by.streams = self._try.candidate.model, "no_stream" not in quirks
@@ -297,6 +307,7 @@ class FallbackCall:
             )
 
     def _begin_span(self, member: Member, *, count: int) -> None:
+        """Begin the span of a request to this endpoint, if calls are traced."""
         if self._tracer is None:
             return
         endpoint = member.pool.endpoint
@@ -327,13 +338,13 @@ class FallbackCall:
                 self._meter.note_refusal()
                 return await call.within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):
-                raise no_answer(head, target)
+                raise build_no_answer_error(head, target)
         except GatewayError as error:
-            self._try.reason = _reason(error, call)
+            self._try.reason = _get_failure_reason(error, call)
             raise
         return None
 
-    async def _read(self, emit: Emit) -> None:
+    async def _read_answer(self, emit: Emit) -> None:
         """Read an answer. Log a failure, unless the call was given up before."""
         assert self._try.call is not None
         read = stream if self._try.head.event_stream else whole
@@ -347,11 +358,11 @@ class FallbackCall:
             if not self._try.call.given_up:
                 self._try.target.note(error, self._exchange.id)
             status = self._try.target.error_status
-            self._try.reason = _reason(error, self._try.call) if status is None else str(status)
+            self._try.reason = _get_failure_reason(error, self._try.call) if status is None else str(status)
             raise
 
 
-def _reason(error: GatewayError, call: UpstreamCall) -> str:
+def _get_failure_reason(error: GatewayError, call: UpstreamCall) -> str:
     """Return why an endpoint gave no usable answer, as retry rules name it."""
     if not call.sent:
         return "connect"

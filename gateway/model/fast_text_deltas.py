@@ -64,12 +64,12 @@ class TextEvents:
         self._tries -= 1
         if self._seen in (None, around) and self._parse(_PROBE.encode().join(around)) == _PROBE:
             self._around, self._tries = around, _TRIES
-            self._bare = _place(*around)
-            self._framed = _NOWHERE if b"\n" in data else _place(b"data: " + around[0], around[1] + b"\n\n")
+            self._bare = _build_place(*around)
+            self._framed = _NOWHERE if b"\n" in data else _build_place(b"data: " + around[0], around[1] + b"\n\n")
         self._seen = around
 
 
-def _place(start: bytes, behind: bytes) -> _Place:
+def _build_place(start: bytes, behind: bytes) -> _Place:
     return start, behind, len(start), len(behind)
 
 

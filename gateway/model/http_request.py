@@ -7,8 +7,8 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.tracing.context import TraceContext
 from gateway.contracts.tracing.headers import TRACE_FIELDS
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.model.adaptation.quirks import Quirks, adapted_request
-from gateway.model.client_ids import without_client_ids
+from gateway.model.adaptation.quirks import Quirks, adapt_request
+from gateway.model.client_ids import remove_client_ids
 from gateway.model.refusal import CHAT
 from gateway.model.upstream_client import Target
 from gateway.upstream.endpoint import Endpoint
@@ -32,7 +32,7 @@ def chat_request(
     gateway's trace context, in place of the client's.
     """
     endpoint = target.pool.endpoint
-    body = adapted_request(exchange.body, quirks)
+    body = adapt_request(exchange.body, quirks)
     if model is not None:
         body["model"] = model
     content = mask_check_words(orjson.dumps(body))
@@ -40,8 +40,8 @@ def chat_request(
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
-            _without_trace(lines) + trace if trace else lines,
-            own_credential(credential, endpoint, header=exchange.origin.credential_header),
+            _remove_trace_lines(lines) + trace if trace else lines,
+            select_credential(credential, endpoint, header=exchange.origin.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % (b"application/json" if "no_stream" in quirks else b"text/event-stream", len(content)),
             content,
@@ -49,27 +49,27 @@ def chat_request(
     )
 
 
-def trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
+def build_trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
     """Return the header lines that pass a span on, if upstreams get them."""
     return context.lines if "upstreams" in tracer.receivers else b""
 
 
 def _select_lines(endpoint: Endpoint, lines: bytes) -> bytes:
-    return lines if endpoint.client_ids else without_client_ids(lines)
+    return lines if endpoint.client_ids else remove_client_ids(lines)
 
 
-def _without_trace(lines: bytes) -> bytes:
+def _remove_trace_lines(lines: bytes) -> bytes:
     kept = [line for line in lines.splitlines(keepends=True) if line.partition(b":")[0].lower() not in TRACE_FIELDS]
     return b"".join(kept)
 
 
-def list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
+def build_list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
     """Return the request for the list of models, with the client's header lines and a credential's lines."""
     endpoint = target.pool.endpoint
     line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), endpoint.authority)
     return line + _select_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"
 
 
-def own_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
+def select_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
     """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
     return clients if endpoint.api_key is None else endpoint.credential_line(header)

@@ -30,9 +30,9 @@ class Mender:
     def mend(self, data: bytes) -> object:
         """Return the value of an event. Raises ValueError if it is no JSON."""
         value = _map_texts(_parse_json(data), self._join_halves, ())
-        if self.halves and isinstance(value, dict) and _ends(value):
+        if self.halves and isinstance(value, dict) and _has_finish_reason(value):
             for place in self.halves:
-                _put_alone(value, place)
+                _replace_lone_half(value, place)
             self.halves.clear()
         return value
 
@@ -40,12 +40,12 @@ class Mender:
         text = self.halves.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self.halves[place], text = text[-1], text[:-1]
-        return _with_whole_characters(text)
+        return _join_surrogates(text)
 
 
 def mend_answer(data: bytes) -> object:
     """Return the value of an answer that is not streamed. Raises ValueError if it is not JSON."""
-    return _map_texts(_parse_json(data), lambda text, _: _with_whole_characters(text), ())
+    return _map_texts(_parse_json(data), lambda text, _: _join_surrogates(text), ())
 
 
 def _parse_json(data: bytes) -> object:
@@ -60,7 +60,7 @@ def _map_texts(value: object, change: Callable[[str, _Place], str], place: _Plac
     if isinstance(value, str):
         return change(value, place)
     if isinstance(value, dict):
-        return {_with_whole_characters(name): _map_texts(one, change, (*place, name)) for name, one in value.items()}
+        return {_join_surrogates(name): _map_texts(one, change, (*place, name)) for name, one in value.items()}
     if isinstance(value, list):
         return [_map_texts(one, change, (*place, _get_number(one, at))) for at, one in enumerate(value)]
     return value
@@ -72,8 +72,8 @@ def _get_number(entry: object, at: int) -> int:
     return number if isinstance(number, int) else at
 
 
-def _with_whole_characters(text: str) -> str:
-    """Return a text with its pairs of halves put together, and U+FFFD in place of others."""
+def _join_surrogates(text: str) -> str:
+    """Return a text with surrogate pairs joined, and U+FFFD in place of lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -81,12 +81,12 @@ def _with_whole_characters(text: str) -> str:
     return text
 
 
-def _ends(chunk: Json) -> bool:
+def _has_finish_reason(chunk: Json) -> bool:
     choices = chunk.get("choices")
     return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
 
 
-def _put_alone(chunk: Json, place: _Place) -> None:
+def _replace_lone_half(chunk: Json, place: _Place) -> None:
     """Put U+FFFD in front of a text of a delta whose half of a character nothing follows."""
     for choice in chunk["choices"]:
         if isinstance(choice, dict) and place[:1] == ("choices",) and place[2:3] == ("delta",) and len(place) == 4:

@@ -20,7 +20,7 @@ from gateway.contracts.model_names import MODEL_CHARS
 from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, holds_more
 from gateway.model.candidates import ModelTable
-from gateway.model.http_request import list_request, own_credential
+from gateway.model.http_request import build_list_request, select_credential
 from gateway.model.upstream_client import ModelUpstream, Target
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint_state import Member
@@ -66,9 +66,10 @@ class ModelLists:
             upstream = self.table.get_candidates({}).models[0].upstream
             asking.caller.check_upstream(upstream.name)
             return await _fetch_list(upstream, asking)
-        return HTTPStatus.OK, _JSON, orjson.dumps({"object": "list", "data": await self._all(asking)})
+        return HTTPStatus.OK, _JSON, orjson.dumps({"object": "list", "data": await self._list_all_models(asking)})
 
-    async def _all(self, asking: ListingClient) -> list[Json]:
+    async def _list_all_models(self, asking: ListingClient) -> list[Json]:
+        """Return aliases and models of all upstreams that the caller may use, each name once."""
         caller, first = asking.caller, self.table.get_candidates({}).models[0].upstream
         upstreams = [upstream for upstream in self.table.upstreams if caller.may_use_upstream(upstream.name)]
         elsewhere = replace(asking, credential=b"")  # it was sent for the first upstream
@@ -85,7 +86,7 @@ class ModelLists:
         return list(listed.values())
 
     async def _get_models(self, upstream: ModelUpstream, asking: ListingClient) -> Sequence[Json]:
-        """Return the models that one upstream lists, or listed last."""
+        """Return the models of one upstream: its present list, or its last one if that fails."""
         if self.clock() >= self._paused_until_s.get(upstream.name, 0.0):
             try:
                 async with asyncio.timeout(WAIT_S):
@@ -123,10 +124,11 @@ async def _fetch_list(upstream: ModelUpstream, asking: ListingClient) -> tuple[i
 
 
 async def _fetch_from_target(target: Target, asking: ListingClient) -> tuple[int, str, bytes]:
+    """Return status, content type and body of an endpoint's list of models. Raises GatewayError."""
     call = UpstreamCall(target.pool, method=b"GET")
     try:
-        own = own_credential(asking.credential, target.pool.endpoint, header=asking.header)
-        head = await call.send(list_request(target, asking.lines, credential=own))
+        own = select_credential(asking.credential, target.pool.endpoint, header=asking.header)
+        head = await call.send(build_list_request(target, asking.lines, credential=own))
         content = await call.within(LIST_LIMIT_BYTES)
     finally:
         call.close()
@@ -143,7 +145,7 @@ async def _fetch_models(upstream: ModelUpstream, asking: ListingClient) -> Seque
     """
     status, _, content = await _fetch_list(upstream, asking)
     if status == HTTPStatus.OK:
-        models = _read(content) if len(content) < _LARGE_BYTES else await asyncio.to_thread(_read, content)
+        models = _parse_list(content) if len(content) < _LARGE_BYTES else await asyncio.to_thread(_parse_list, content)
         if models is not None:
             return models
     elif status in _OF_LINES or (status < HTTPStatus.INTERNAL_SERVER_ERROR and not upstream.has_key):
@@ -152,8 +154,8 @@ async def _fetch_models(upstream: ModelUpstream, asking: ListingClient) -> Seque
     raise GatewayError("upstream_error", f"it answered with {why}")
 
 
-def _read(content: bytes) -> Sequence[Json] | None:
-    """Return the models with a name in a list of models; None: it is not such a list."""
+def _parse_list(content: bytes) -> Sequence[Json] | None:
+    """Return the named models in a list of models; None for content of another form."""
     if holds_more(content, SERVICE_VALUES_LIMIT):
         return None
     try:

@@ -8,7 +8,7 @@ from gateway.contracts.storage.store import Json
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import wanted_pause_s
-from gateway.model.error_words import parse_error_words, words_of_answer
+from gateway.model.error_words import parse_answer_error, parse_error_words
 from gateway.model.upstream_client import Target
 
 #: The path that models are called under.
@@ -25,30 +25,30 @@ _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     """Return the error for an upstream's error answer, with its status and its Retry-After."""
-    words = words_of_answer(content, secret=_get_secret(target))
+    words = parse_answer_error(content, secret=_get_secret(target))
     text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
     if not words.message and head.status in _NOT_THERE:
-        text += f" It was asked for {target.url(CHAT)}; {_hint(target)}."
+        text += f" It was asked for {target.url(CHAT)}; {_format_hint(target)}."
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
-    error = GatewayError(code, text, param=words.param, retry_after_s=_wait_s(head))
+    error = GatewayError(code, text, param=words.param, retry_after_s=_parse_retry_after_s(head))
     error.upstream_code = words.code
     error.settled = (head.value(b"x-should-retry") or b"").lower() == b"false"
     return error.with_status(head.status) if 400 <= head.status < 600 else error
 
 
-def no_answer(head: ResponseHead, target: Target) -> GatewayError:
+def build_no_answer_error(head: ResponseHead, target: Target) -> GatewayError:
     """Return the error of an answer that is neither a stream nor JSON, such as a page."""
     kind = (head.value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
     what = f"the content type {kind!r}" if kind else "no content type"
     return target.build_answer_error(
         f"it answered POST {target.url(CHAT)} with status {head.status} and {what}, neither with a stream of chat "
-        f"completion chunks (text/event-stream) nor with JSON; {_hint(target)}"
+        f"completion chunks (text/event-stream) nor with JSON; {_format_hint(target)}"
     )
 
 
-def _hint(target: Target) -> str:
+def _format_hint(target: Target) -> str:
     """Return a hint at the usual mistake in a base URL."""
     path = target.pool.endpoint.base_path
     if path and not _VERSION.search(path):
@@ -56,13 +56,13 @@ def _hint(target: Target) -> str:
     return "look at its base_url"
 
 
-def _wait_s(head: ResponseHead) -> float | None:
+def _parse_retry_after_s(head: ResponseHead) -> float | None:
     """Return how many seconds the upstream wants to be left alone, at most `RETRY_AFTER_S`, or None."""
     wanted_s = wanted_pause_s(head)
     return None if wanted_s is None else min(wanted_s, RETRY_AFTER_S)
 
 
-def error_in_answer(event: Json, target: Target) -> GatewayError:
+def convert_error_event(event: Json, target: Target) -> GatewayError:
     """Return the error that an upstream sent as its answer, behind a head with 200.
 
     One that names no status counts as 502: another upstream may answer. It opens no breaker, as the request may be at

@@ -25,7 +25,7 @@ _SETTINGS: Final = (
 _MOST: Final = 1 << 63
 
 
-def traced_model(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json], str]) -> Handler:
+def trace_model_calls(core: Handler, tracer: Tracer, *, provider_of: Callable[[Json], str]) -> Handler:
     """Return `core` with a span for each call, from the request to the end of the answer.
 
     `provider_of` returns the first provider for a body.
@@ -85,7 +85,7 @@ def _note_settings(span: Span, body: Json) -> None:
 
 
 def _note_answerer(span: Span, reply: Reply, *, first_s: float | None) -> None:
-    """Name the model that served the call at last, as an alias stands for several, and when its answer began."""
+    """Set the answering model and the time to the first chunk in the span."""
     by = reply.by
     if by is not None and by.upstream:
         span.name = f"chat {by.model}"

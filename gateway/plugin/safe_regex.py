@@ -56,12 +56,12 @@ def _compile_pattern(name: str, pattern: str) -> Pattern:
         raise ValueError("matches the empty text: make a part of it needed")
     if longest > WIDTH_CHARS:
         raise ValueError(f"can match more than {WIDTH_CHARS} characters: write {{1,20}} in place of * and +")
-    if (ways := _ways(tree)) > WAYS:
+    if (ways := _count_ways(tree)) > WAYS:
         raise ValueError(f"can match in {ways} ways at one place, and {WAYS} are allowed: make its repeats shorter")
     return Pattern(name, compiled, longest + 1)
 
 
-def _ways(items: Sequence[Any]) -> int:
+def _count_ways(items: Sequence[Any]) -> int:
     """Return in how many ways a sequence can match at one place, at most; what is beyond `WAYS` counts as that."""
     ways = 1
     for op, given in items:
@@ -73,12 +73,12 @@ def _count_op_ways(op: object, given: Any) -> int:
     if op in _ONE or (op is ops.AT and given in _BOUNDARIES):
         return 1
     if op is ops.BRANCH:
-        return sum(map(_ways, given[1]))
+        return sum(map(_count_ways, given[1]))
     if op is ops.SUBPATTERN:
-        return _ways(given[-1])
+        return _count_ways(given[-1])
     if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
         fewest, most, inner = given
-        once = _ways(inner)
+        once = _count_ways(inner)
         if once == 1:
             return int(most) - int(fewest) + 1
         return sum(min(once**times, WAYS + 1) for times in range(int(fewest), int(most) + 1))

@@ -118,7 +118,7 @@ def is_secret_there(parts: Sequence[str]) -> bool:
 
 def may_match_secret(glob: str) -> bool:
     """Return whether a glob for one name (lower case) may match the name of a file or folder with secrets."""
-    before, behind = _around(glob)
+    before, behind = _split_around_wildcards(glob)
     if _may_match(_EXACT, before, behind):
         return True
     if any(ending.endswith(behind) or behind.endswith(ending) for ending in _ENDINGS):
@@ -128,7 +128,7 @@ def may_match_secret(glob: str) -> bool:
 
 def may_match_secret_folder(glob: str) -> bool:
     """Return the same for a folder on the way; one that may have any name is taken for an ordinary one."""
-    before, behind = _around(glob)
+    before, behind = _split_around_wildcards(glob)
     return bool(before or behind) and _may_match(_FOLDERS, before, behind)
 
 
@@ -145,7 +145,7 @@ def _may_match(names: Collection[str], before: str, behind: str) -> bool:
     )
 
 
-def _around(glob: str) -> tuple[str, str]:
+def _split_around_wildcards(glob: str) -> tuple[str, str]:
     """Return the fixed text in front of the first and behind the last wildcard."""
     wild = [match.start() for match in _GLOB.finditer(glob)]
     return glob[: wild[0]], glob[max(wild[-1], glob.rfind("]")) + 1 :]

@@ -82,7 +82,7 @@ def _check_chains(document: Document, folder: Path | None) -> None:
         if BROKEN in uses:
             continue
         for index, use in enumerate(uses[:-1]):
-            if _stands_last(use, folder):
+            if _is_last_stage(use, folder):
                 document.complain(
                     (*path, index, "use"), f"{use!r} must be the last stage of its chain: move it behind {uses[-1]!r}"
                 )
@@ -105,7 +105,7 @@ def _check_chains(document: Document, folder: Path | None) -> None:
                     )
 
 
-def _stands_last(use: object, folder: Path | None) -> bool:
+def _is_last_stage(use: object, folder: Path | None) -> bool:
     try:
         return _is_name(use) and find_plugin("stages", use, folder=folder).last
     except PluginProblem:  # which is reported already

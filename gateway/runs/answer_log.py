@@ -164,6 +164,7 @@ class AnswerLogs:
         over: Callable[[], Awaitable[None]],
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Write the chunks of a run's answer to the store until it ends, then its end; log failures."""
         writer = _Writer(self, answer, run, first)
         failure: GatewayError | None = None
         try:
@@ -216,12 +217,12 @@ class _Writer:
             await self._put()
 
     async def end(self, chunk: Chunk) -> None:
-        """Append what is owed with the end. Raises ConflictError."""
+        """Append the chunks not stored yet, with the end entry. Raises ConflictError."""
         self._owed.append(chunk)
         await self._put()
 
     async def _put(self) -> None:
-        """Append what is owed; a store that fails is tried again until it works. Raises ConflictError."""
+        """Append the chunks not stored yet, and retry while the store fails. Raises ConflictError."""
         chunks, self._owed = self._owed, []
         at = replace(self._answer, start=self._count)
         while True:
@@ -249,7 +250,7 @@ def build_end_entry(now_s: float, error: GatewayError | None) -> Json:
 
 
 def parse_end_entry(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
-    """Return the time and the error that an entry ends the answer with; None: it is none that does."""
+    """Return the time and the error in the last entry of a log; None for any other entry."""
     told = None if isinstance(chunk, str) else chunk.get("context")
     if not isinstance(told, dict) or told.get("type") != _ENDED:
         return None
@@ -267,7 +268,7 @@ def has_end(entries: Sequence[Chunk]) -> bool:
     return bool(entries) and parse_end_entry(entries[-1]) is not None
 
 
-def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
+def begins_with_first_text(run: StoredRun, *, shows_calls: bool) -> bool:
     """Return whether the answer begins with the run's first text. A waiting run's may begin with the question."""
     return run.state != "unknown" and (run.state != "awaiting_approval" or shows_calls)
 
@@ -275,7 +276,7 @@ def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
 def find_missing_chunks(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
     """Return the part of an answer that a log lacks. Readers know calls again by their ids."""
     if any(
-        choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _choices(chunk)
+        choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _get_choices(chunk)
     ):
         return told[-1:]  # it may lack the tokens, which come last
     if not entries or not is_whole:
@@ -285,5 +286,5 @@ def find_missing_chunks(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_w
     return [resumed, *(chunk for chunk in told if not isinstance(chunk, str))]
 
 
-def _choices(chunk: Json) -> Sequence[Json]:
+def _get_choices(chunk: Json) -> Sequence[Json]:
     return chunk.get("choices") or ()

@@ -74,7 +74,7 @@ def build_tools_event(exchange: Exchange, catalog: Catalog) -> Chunk:
 
 def build_start_event(step: StoredStep, catalog: Catalog) -> Chunk:
     """Return the event of a call that begins, with the arguments that run."""
-    return chunks.event({"type": "tool.started", **_call(step, catalog)})
+    return chunks.event({"type": "tool.started", **_build_call_fields(step, catalog)})
 
 
 def build_finish_event(step: StoredStep, catalog: Catalog) -> Chunk:
@@ -84,7 +84,7 @@ def build_finish_event(step: StoredStep, catalog: Catalog) -> Chunk:
     """
     result = defuse(step.shown or step.result or "")
     return chunks.event(
-        {"type": "tool.finished", **_call(step, catalog), "ok": step.state == "finished", "result": result}
+        {"type": "tool.finished", **_build_call_fields(step, catalog), "ok": step.state == "finished", "result": result}
     )
 
 
@@ -96,7 +96,7 @@ def build_call_events(steps: Sequence[StoredStep], catalog: Catalog) -> Iterator
         yield build_finish_event(step, catalog)
 
 
-def with_results(steps: Sequence[StoredStep]) -> int:
+def count_leading_results(steps: Sequence[StoredStep]) -> int:
     """Return the number of the first calls that all have results."""
     return sum(1 for _ in takewhile(_has_result, steps))
 
@@ -124,7 +124,8 @@ def _has_result(step: StoredStep) -> bool:
     return step.state in _RAN or (step.state in _NOT_RUN and step.result is not None)
 
 
-def _call(step: StoredStep, catalog: Catalog) -> Json:
+def _build_call_fields(step: StoredStep, catalog: Catalog) -> Json:
+    """Return the fields that the start event and the finish event of a call share."""
     return {
         "tool": step.tool,
         "service": catalog.find_service_name(step.tool),

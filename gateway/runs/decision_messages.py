@@ -12,7 +12,7 @@ import orjson
 from gateway.contracts.storage.journal import Journal, StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import SaidBeside
-from gateway.dialects.message_identity import content_text
+from gateway.dialects.message_identity import get_content_text
 from gateway.text.ask_before import find_ask_request
 from gateway.text.phrases import fold
 from gateway.text.quotes import shown_text
@@ -25,7 +25,7 @@ MOST_BYTES: Final = 256 << 10
 _BATCH: Final = 500
 
 
-async def added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
+async def list_added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
     """Return what came with the decisions on a run, each once: its `request`, what that `decides`, and `messages`.
 
     Raises StoreError.
@@ -41,7 +41,9 @@ async def added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Js
     return list(found.values())
 
 
-def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, decides: Sequence[str]) -> list[Json]:
+def select_new_messages(
+    beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, decides: Sequence[str]
+) -> list[Json]:
     """Return the messages that the run does not have, which came in their order before the ones that it has.
 
     A request that goes on from what is stored has new ones only, unless one with the same decisions came before. A run
@@ -55,7 +57,7 @@ def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, d
     known += [message for one in before for message in one["messages"]]
     new: list[Json] = []
     for index, message in enumerate(beside.messages):
-        at = next((i for i, one in enumerate(known) if _parts(one) == _parts(message)), None)
+        at = next((i for i, one in enumerate(known) if _get_parts(one) == _get_parts(message)), None)
         if at is not None:
             del known[: at + 1]
         elif index >= len(beside.messages) - beside.behind:
@@ -64,11 +66,11 @@ def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, d
 
 
 def has_ask_request(messages: Iterable[Json]) -> bool:
-    """Return whether one of these messages requires approval before each call."""
-    folded = (fold(content_text(message.get("content"))).text for message in messages)
+    """Return whether a message of the user wants to approve each further call."""
+    folded = (fold(get_content_text(message.get("content"))).text for message in messages)
     return any(find_ask_request(text, shown=shown_text(text)) is not None for text in folded)
 
 
-def _parts(message: Json) -> object:
+def _get_parts(message: Json) -> object:
     content = message.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -53,7 +53,7 @@ class EventFeed:
             async with self._opening:
                 if self._task is None or self._task.done():
                     self._seen = await self._store.last_event()
-                    self._task = asyncio.get_running_loop().create_task(self._follow())
+                    self._task = asyncio.get_running_loop().create_task(self._poll_events())
             yield
         finally:
             hearers[heard] -= 1
@@ -80,7 +80,8 @@ class EventFeed:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def _follow(self) -> None:
+    async def _poll_events(self) -> None:
+        """Read new events from the store and deliver them, as long as there is a subscriber."""
         while self._of_run or self._of_all:
             pause_s = LOOK_S
             try:

@@ -25,7 +25,7 @@ class RequestKey:
 _AGAIN_S: Final = 0.5
 
 
-def key_in_use() -> GatewayError:
+def build_key_in_use_error() -> GatewayError:
     """Return the error of a request whose Idempotency-Key another worker has given to a run at the same moment."""
     return GatewayError(
         "idempotency_in_use",
@@ -36,7 +36,7 @@ def key_in_use() -> GatewayError:
     )
 
 
-def mismatch() -> GatewayError:
+def build_mismatch_error() -> GatewayError:
     """Return the error of an Idempotency-Key that belongs to another request."""
     return GatewayError(
         "idempotency_mismatch",
@@ -56,11 +56,11 @@ def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, s
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
         data = part.encode(errors="surrogateescape")
         digest.update(b"%d:" % len(data) + data)
-    digest.update(_in_order(content))
+    digest.update(_sort_keys(content))
     return digest.hexdigest()
 
 
-def _in_order(content: bytes) -> bytes:
+def _sort_keys(content: bytes) -> bytes:
     """Return JSON with the keys of its objects in order: Codex writes them in another one when it repeats a request."""
     try:
         return orjson.dumps(orjson.loads(content), option=orjson.OPT_SORT_KEYS)

@@ -18,17 +18,17 @@ class Age:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since = self._now()
+        self._since = self._read_clocks()
 
     def begin(self) -> None:
-        """Start the lease anew."""
-        self._since = self._now()
+        """Set the age of the lease to zero."""
+        self._since = self._read_clocks()
 
     def has_expired(self) -> bool:
         """Return whether another owner may have taken the run since, unless the store contradicts it."""
-        return any(now_s - since_s >= LEASE_S for now_s, since_s in zip(self._now(), self._since, strict=True))
+        return any(now_s - since_s >= LEASE_S for now_s, since_s in zip(self._read_clocks(), self._since, strict=True))
 
-    def _now(self) -> tuple[float, float]:
+    def _read_clocks(self) -> tuple[float, float]:
         return self._clock.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -40,7 +40,7 @@ def build_lost_error(run_id: str) -> GatewayError:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Return whether a run ended with `lost`: what became of it is on record."""
+    """Return whether this error means that the run was cancelled or has another owner."""
     return isinstance(error, GatewayError) and error.code == "run_cancelled"
 
 
@@ -53,7 +53,7 @@ def build_interrupted_error(run_id: str) -> GatewayError:
     ).after_effects()
 
 
-def waiting_for_client(run_id: str) -> GatewayError:
+def build_client_wait_error(run_id: str) -> GatewayError:
     """Return the error for a request that followed a run until that needed the credential of its client."""
     return GatewayError(
         "run_interrupted",

@@ -23,12 +23,12 @@ If the store fails, the next attempt comes after two periods. That is still with
 no run. `close` gives all leases back at an orderly stop, so that other workers need not wait for them to end.
 
 Time. Leases are compared in Unix time, because several machines share them. If the clock is set forward, or the machine
-sleeps, all leases look over at once, also the leases of live workers. `_is_patient` notices this: Unix time has gained
+sleeps, all leases look over at once, also of live workers. `_waits_for_renewals` notices this: Unix time has gained
 on the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes
 for a clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a
 failure of the store, during which no live worker could renew a lease. Where the store answers late, because another
 process locks it, it may have failed for others: then a lease must have been over for as long as the slowest of the last
-answers took (`_over_s`).
+answers took (`_get_expiry_cutoff_s`).
 
 Dangers.
 - The task in `_held` is compared, not only the run's id. A run may end here and be taken up here again while the store
@@ -52,7 +52,7 @@ from gateway.contracts.storage.journal import Change, ConflictError, Journal, Ru
 from gateway.contracts.storage.store import StoreError
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.lease import LEASE_S, LOST
-from gateway.runs.run_span import list_waiting_approvals, send_failed
+from gateway.runs.run_span import list_waiting_approvals, send_failed_spans
 
 log = logging.getLogger("gateway")
 
@@ -106,12 +106,12 @@ class Leases:
         self._held[run_id] = task
 
     def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
-        """Release the run from `task`. Another task may drive it from the same point."""
+        """Stop renewing the lease of a run for `task`, unless another task drives the run by now."""
         if self._held.get(run_id, self) is task:
             del self._held[run_id]
 
     def lose(self, run_id: str) -> None:
-        """End the driving of a run that was cancelled, now and not with the next look at its lease."""
+        """Cancel the task that drives a cancelled run at once, without waiting for the next renewal."""
         if (task := self._held.pop(run_id, None)) is not None:
             task.cancel(LOST)
 
@@ -126,12 +126,12 @@ class Leases:
         try:
             found = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            self._left.add(taking := asyncio.create_task(self._take_up_left(claiming)))
+            self._left.add(taking := asyncio.create_task(self._resume_unclaimed_run(claiming)))
             taking.add_done_callback(self._left.discard)
             raise
         return found[0] if found else None
 
-    def owe(self, change: Change) -> None:
+    def queue_end(self, change: Change) -> None:
         """Queue this end of a run to be written later, unless another owner takes the run up first."""
         is_stored = not change.new or change.request is not None  # the request: else the end begins the run with it
         self._owed[change.run.id] = replace(change, run=replace(change.run, request=b"")) if is_stored else change
@@ -147,15 +147,15 @@ class Leases:
             self._undriven.add(run.id)
 
     async def run(self) -> None:
-        """Renew leases, write owed ends and take runs up until this is cancelled."""
+        """Renew leases, write queued ends and resume runs without a worker, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             next_s = loop.time() + LOOK_S
             try:
                 await self._renew()
                 await self._release_undriven()
-                await self._pay()
-                await self._take_up_until(next_s)
+                await self._write_owed_ends()
+                await self._resume_runs_until(next_s)
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 self._patient_until_s = self._clock.monotonic() + LEASE_S
@@ -170,23 +170,23 @@ class Leases:
         if self._left:
             await asyncio.wait(self._left)
         try:
-            await self._pay()
+            await self._write_owed_ends()
             await self._store.release(owner=self.owner)
         except StoreError as error:
             log.error("the store failed: %s; runs of this process are taken up once their leases are over", error)
 
-    async def _take_up_until(self, end_s: float) -> None:
+    async def _resume_runs_until(self, end_s: float) -> None:
         """Take up runs that no worker drives, in groups for as long as this worker has time for them."""
         while True:
             room = self._room()
             most = AT_ONCE if room is None else min(room, AT_ONCE)
             runs = await self._measure_query(self._claim(TAKEN_UP, run_id=None, limit=most)) if most else []
             for run in runs:
-                await self._take_up(run)
-            if len(runs) < AT_ONCE or not await self._has_time(end_s):
+                await self._resume_run(run)
+            if len(runs) < AT_ONCE or not await self._wait_until_idle(end_s):
                 return
 
-    async def _has_time(self, end_s: float) -> bool:
+    async def _wait_until_idle(self, end_s: float) -> bool:
         """Wait until the event loop has caught up. Return False if it has not before `end_s`."""
         loop = asyncio.get_running_loop()
         while (due_s := loop.time() + PAUSE_S) < end_s:
@@ -195,14 +195,14 @@ class Leases:
                 return True
         return False
 
-    async def _take_up_left(self, claiming: "asyncio.Task[list[StoredRun]]") -> None:
-        """Continue the run that a caller wanted which is gone."""
+    async def _resume_unclaimed_run(self, claiming: "asyncio.Task[list[StoredRun]]") -> None:
+        """Resume the run that was claimed for a caller which is gone by now."""
         with suppress(StoreError):  # logged by the search for runs
             for run in await claiming:
-                await self._take_up(run)
+                await self._resume_run(run)
 
-    async def _take_up(self, run: StoredRun) -> None:
-        """Continue a run. A run that cannot go on must not stop the others."""
+    async def _resume_run(self, run: StoredRun) -> None:
+        """Resume a claimed run; log a failure, so that other runs are still resumed."""
         log.info("run %s goes on (%s)", run.id, run.state)
         try:
             await self._resume(run)
@@ -212,10 +212,11 @@ class Leases:
     async def _claim(
         self, states: tuple[RunState, ...], *, run_id: str | None, limit: int = AT_ONCE
     ) -> list[StoredRun]:
+        """Claim runs in these states that no worker drives, `limit` at most. Raises StoreError."""
         now_s = self._clock.time()
         runs = await self._store.claim(
             owner=self.owner,
-            now_s=self._over_s(now_s),
+            now_s=self._get_expiry_cutoff_s(now_s),
             until_s=now_s + LEASE_S,
             states=states,
             run_id=run_id,
@@ -225,13 +226,13 @@ class Leases:
         return list(runs)
 
     async def _release_undriven(self) -> None:
-        """Release the runs that are given back, for any worker to take up. Raises StoreError."""
+        """Release the leases that were given back, so that any worker can claim the runs. Raises StoreError."""
         if run_ids := self._undriven - self._held.keys():
             await self._store.release(owner=self.owner, run_ids=sorted(run_ids))
             self._undriven -= run_ids
 
     async def _measure_query(self, asking: Awaitable[T]) -> T:
-        """Return the answer of the store to a look, and note how long it took."""
+        """Return the result of a store query, and record its duration."""
         self._asked_s = began_s = self._clock.monotonic()
         try:
             return await asking
@@ -240,9 +241,9 @@ class Leases:
             if now_s - began_s >= self._slowest_s or now_s > self._slow_until_s:
                 self._slowest_s, self._slow_until_s = now_s - began_s, now_s + LEASE_S
 
-    def _over_s(self, now_s: float) -> float:
+    def _get_expiry_cutoff_s(self, now_s: float) -> float:
         """Return the time before which a lease must have ended to be over; 0: none is."""
-        if self._is_patient(now_s):
+        if self._waits_for_renewals(now_s):
             return 0.0
         monotonic_s = self._clock.monotonic()
         slow_s = self._slowest_s if monotonic_s <= self._slow_until_s else 0.0
@@ -250,7 +251,7 @@ class Leases:
             slow_s = max(slow_s, monotonic_s - self._asked_s)
         return now_s - slow_s if slow_s < LEASE_S else 0.0
 
-    def _is_patient(self, now_s: float) -> bool:
+    def _waits_for_renewals(self, now_s: float) -> bool:
         """Return whether to wait for renewals because the clock has leapt, or the store has failed.
 
         Leases of live workers look old then, or far ahead: they get the time of one lease to renew theirs.
@@ -261,13 +262,14 @@ class Leases:
             self._patient_until_s = monotonic_s + LEASE_S
         return monotonic_s < self._patient_until_s
 
-    async def _pay(self) -> None:
+    async def _write_owed_ends(self) -> None:
         for run_id, change in list(self._owed.items()):
             with suppress(ConflictError):  # another worker has taken it up, or ended it
                 await self._store.write(change)
             self._owed.pop(run_id, None)
 
     async def _renew(self) -> None:
+        """Renew the leases of this worker, and cancel the tasks of runs that it has lost."""
         if not self._held:
             return
         held = dict(self._held)
@@ -282,7 +284,7 @@ class Leases:
 
 
 async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, tracer: Tracer | None) -> None:
-    """End a run of this worker that cannot go on, and send its spans."""
+    """Store that a run of this worker has failed for this reason, and send its spans."""
     log.error("run %s cannot go on: %s", run.id, reason)
     now_s = clock.time()
     ended = replace(
@@ -293,4 +295,4 @@ async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, 
     waiting = () if tracer is None else await list_waiting_approvals(run, store)
     with suppress(ConflictError):
         await store.write(Change(run=ended, events=(event,)))
-        send_failed(run, tracer, waiting=waiting, error="internal_error", now_s=now_s)
+        send_failed_spans(run, tracer, waiting=waiting, error="internal_error", now_s=now_s)

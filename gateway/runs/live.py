@@ -13,7 +13,7 @@ from functools import partial
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Json
-from gateway.runs.idempotency_key import RequestKey, mismatch
+from gateway.runs.idempotency_key import RequestKey, build_mismatch_error
 from gateway.runs.lease import build_stopping_error
 from gateway.runs.live_run import STOPPING, LiveRun
 from gateway.runs.pending_questions import PendingQuestions
@@ -50,7 +50,7 @@ class LiveRuns:
         self._closed = False
         self.waiting = PendingQuestions()
 
-    def as_repeat(self, request_key: RequestKey) -> RequestKey:
+    def mark_as_repeat(self, request_key: RequestKey) -> RequestKey:
         """Return the key as one that repeats a run if the latest run of this request exists only in the store.
 
         That run went on without its client and could not come to an end, or another worker owes its answer. The client
@@ -69,7 +69,7 @@ class LiveRuns:
         if request_key.idempotency_key is not None:
             run = self._by_key.get(request_key.idempotency_key)
             if run is not None and run.request_key.fingerprint != request_key.fingerprint:
-                raise mismatch()
+                raise build_mismatch_error()
             return run if run is not None and _is_worth_joining(run) else None
         for run in reversed(self._alike.get(request_key.fingerprint, ())):
             if _is_on_record(run) or run.marks.parked or run.answer.is_deleted:
@@ -100,19 +100,20 @@ class LiveRuns:
         )
         self._runs[run.request_id] = run
         self._alike.setdefault(request_key.fingerprint, []).append(run)
-        self._leave_alone(run)
+        self._mark_unattended(run)
         if request_key.idempotency_key is not None:
             self._by_key[request_key.idempotency_key] = run
         if self._owed is not None and not detached:
             run.marks.acted = partial(self._owed.begin, request_key.fingerprint)
-        run.start(handler, over=self._weigh_ended)
+        run.start(handler, over=self._update_ended_run)
         if self._closed:  # it waits in the store for the next process
             run.cancel(STOPPING)
         return run
 
     def join(self, run: LiveRun) -> None:
+        """Count a client that reads the answer of the run from now on."""
         run.attendance.clients, run.attendance.cut, run.attendance.untold = run.attendance.clients + 1, False, False
-        self._attend(run)
+        self._remove_unattended(run)
         run.mark_attended()
 
     def leave(self, run: LiveRun, *, whole: bool) -> None:
@@ -122,24 +123,24 @@ class LiveRuns:
             return
         whole = whole and not run.attendance.untold
         run.attendance.cut = not whole
-        self._tell_others(run)
+        self._record_delivery(run)
         if run.answer.asks is not None:
             self.waiting.note(run.request_key.fingerprint, run.answer.asks)
         parks = run.marks.waits and not run.done
         if not run.detached and (parks or (not run.marks.effects and (whole or not run.done))):
             run.cancel()
-            self._drop(run)
+            self._remove_run(run)
             if parks:
                 self.waiting.note(run.request_key.fingerprint, run.exchange.id)
             return
-        self._leave_alone(run)
+        self._mark_unattended(run)
         if not run.detached and not run.done:
             run.drop_model_call()
-            (self._later or asyncio.get_running_loop().call_later)(GRACE_S, lambda: self._abandon(run))
+            (self._later or asyncio.get_running_loop().call_later)(GRACE_S, lambda: self._cancel_if_unread(run))
         self._forget_old()
 
     def list_by_id(self, run_id: str) -> list[LiveRun]:
-        """Return the live runs of this worker that answer with a stored run: the one that drives it, and others."""
+        """Return the live runs here whose answer is that of this stored run, its driver's among them."""
         return [run for run in self._runs.values() if run.exchange.id == run_id]
 
     def count_clients(self, run_id: str) -> int | None:
@@ -149,11 +150,11 @@ class LiveRuns:
 
     @property
     def unattended_count(self) -> int:
-        """Return how many runs go on here without a client: in the background, or as stored runs."""
+        """Return the number of runs here that run on without a client."""
         return sum(not run.done for run in self._going_on.values())
 
     async def end_answers(self) -> bool:
-        """End the runs that exist for their clients alone with an error for these. Return whether there were any.
+        """Cancel the runs that have clients and no stored record, with an error. Return whether there were any.
 
         A run on record goes on in the next process.
         """
@@ -176,8 +177,8 @@ class LiveRuns:
             known.clear()
         self._alone_bytes = 0
 
-    def _tell_others(self, run: LiveRun) -> None:
-        """Record for the other workers what the last client of a run has of its answer."""
+    def _record_delivery(self, run: LiveRun) -> None:
+        """Record for the other workers whether the last client of a run has its whole answer."""
         if self._owed is None:
             return
         if not run.attendance.cut and run.error is None:
@@ -185,43 +186,46 @@ class LiveRuns:
         elif run.marks.effects:
             self._owed.leave(run.request_key.fingerprint)
 
-    def _abandon(self, run: LiveRun) -> None:
+    def _cancel_if_unread(self, run: LiveRun) -> None:
         if not run.attendance.clients:
             run.cancel()
 
-    def _leave_alone(self, run: LiveRun) -> None:
+    def _mark_unattended(self, run: LiveRun) -> None:
+        """Keep a run without clients, as running on or as a finished answer, from now on."""
         if self._runs.get(run.request_id) is run:
             if not run.attendance.failure_told:
                 run.attendance.alone_since_s = self._clock.monotonic()
             run.attendance.failure_told = run.error is not None
-            self._attend(run)
+            self._remove_unattended(run)
             self._alone[run.request_id] = run
             if run.detached and not run.done:
                 self._going_on[run.request_id] = run
-            self._weigh(run)
+            self._update_kept_bytes(run)
 
-    def _weigh(self, run: LiveRun) -> None:
-        """Count a run's memory from its end on. A live run cannot be dropped: others would be dropped for it."""
+    def _update_kept_bytes(self, run: LiveRun) -> None:
+        """Count the memory of a run without clients once it has ended; a live run counts nothing."""
         size_bytes = run.request_key.size_bytes + run.transcript.size_bytes
         before, run.attendance.kept_bytes = run.attendance.kept_bytes, size_bytes if run.done else 0
         self._alone_bytes += run.attendance.kept_bytes - before
 
-    def _weigh_ended(self, run: LiveRun) -> None:
+    def _update_ended_run(self, run: LiveRun) -> None:
         """Count the memory of a run that has ended without a client."""
         if self._alone.get(run.request_id) is run:
             self._going_on.pop(run.request_id, None)
-            self._weigh(run)
+            self._update_kept_bytes(run)
             self._forget_old()
 
-    def _attend(self, run: LiveRun) -> None:
+    def _remove_unattended(self, run: LiveRun) -> None:
+        """Remove a run from the runs without clients, and its size from their sum."""
         self._going_on.pop(run.request_id, None)
         if self._alone.pop(run.request_id, None) is not None:
             self._alone_bytes -= run.attendance.kept_bytes
             run.attendance.kept_bytes = 0
 
-    def _drop(self, run: LiveRun) -> None:
+    def _remove_run(self, run: LiveRun) -> None:
+        """Remove a run from all indexes; its answer can be joined no more."""
         request_key = run.request_key
-        self._attend(run)
+        self._remove_unattended(run)
         if self._runs.pop(run.request_id, None) is None:
             return
         alike = self._alike[request_key.fingerprint]
@@ -240,19 +244,19 @@ class LiveRuns:
             if run.attendance.alone_since_s >= oldest_s and are_few:
                 break
             if run.done:
-                self._drop(run)
+                self._remove_run(run)
             else:
-                self._attend(run)
-                self._leave_alone(run)  # behind all others
+                self._remove_unattended(run)
+                self._mark_unattended(run)  # behind all others
 
 
 def _is_worth_joining(run: LiveRun) -> bool:
-    """Return whether a run may be joined. One that failed before it had an effect starts anew."""
+    """Return whether a repeated request may join the run, and not begin a new one."""
     return (run.marks.effects or run.error is None) and not (
         _is_on_record(run) or run.marks.parked or run.answer.is_deleted
     )
 
 
 def _is_on_record(run: LiveRun) -> bool:
-    """Return whether only the store has the run's state: it went on without its client, and may wait for it."""
+    """Return whether the live run ended here, so that its state is in the store only."""
     return run.detached and run.error is not None

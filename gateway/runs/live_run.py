@@ -36,7 +36,7 @@ STOPPING = "stopping"
 _REASONS: Final[MutableMapping[asyncio.Task[None], str]] = WeakKeyDictionary()
 
 
-def _set_event() -> asyncio.Event:
+def _build_set_event() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
     return event
@@ -79,7 +79,7 @@ class Attendance:
     failure_told: bool = False
     kept_bytes: int = 0  # while it has no client
     alone_since_s: float = 0.0  # monotonic; of a run that failed, since it told so first
-    is_attended: asyncio.Event = field(default_factory=_set_event)
+    is_attended: asyncio.Event = field(default_factory=_build_set_event)
     drop: Callable[[], None] | None = None  # while a model is called
     dropped: bool = False  # the model call was ended, and what it still says is forgotten
 
@@ -135,7 +135,7 @@ class LiveRun:
 
     @property
     def may_act(self) -> bool:
-        """Return whether the run may have run tools, or may do so yet: it is on record."""
+        """Return whether the run is stored, and so may have run tools or may run some later."""
         return self.marks.recorded or self.exchange.execution.resume is not None or self.exchange.id != self.request_id
 
     @contextmanager
@@ -156,7 +156,7 @@ class LiveRun:
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
         """Start the run; `over` is called once the run has ended."""
         self._task = self.transcript.loop.create_task(self._pump(handler))
-        self._task.add_done_callback(lambda _: self._end())
+        self._task.add_done_callback(lambda _: self._end_unstarted())
         self._task.add_done_callback(lambda _: over(self))
 
     def add_done_callback(self, done: Callable[[], object]) -> None:
@@ -197,6 +197,7 @@ class LiveRun:
         self.attendance.is_attended.set()
 
     def cancel(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
+        """Cancel the task of a live run; clients get `error`, else one that fits the reason."""
         if self._task is not None and not self.done:
             self._cancellation = _Cancellation(asyncio.CancelledError(reason), error)
             if reason is not None:
@@ -210,7 +211,7 @@ class LiveRun:
             await self.end_cancelled()
 
     async def end_cancelled(self) -> None:
-        """Wait for the end of a run that was cancelled. If its task goes on all the same, end its answer."""
+        """Wait for the end of a cancelled run; end its answer if its task does not stop."""
         if self._task is None or self._is_stuck or (await asyncio.wait({self._task}, timeout=ENDS_S))[0]:
             return
         log.error(
@@ -219,13 +220,14 @@ class LiveRun:
             _describe_wait(self._task),
         )
         self._is_stuck = self.attendance.dropped = True
-        self._finish(self._interrupt())
+        self._finish(self._build_cancellation_error())
 
     async def wait_until_ended(self) -> None:
         if self._task is not None:
             await asyncio.wait({self._task})
 
     async def _pump(self, handler: Handler) -> None:
+        """Run the chain and pass its reply on; whatever it raises ends the answer."""
         error: BaseException | None = None
         try:
             with contained(f"the run {self.exchange.id}"):
@@ -238,7 +240,7 @@ class LiveRun:
                 finally:
                     await reply.release()
         except asyncio.CancelledError:
-            error = self._interrupt()
+            error = self._build_cancellation_error()
         except Exception as failure:
             error = untold(self.exchange.id) if isinstance(failure, StoreError) and self.may_act else failure
         except BaseException as failure:  # a task that waits for the answer must not pass it on
@@ -252,7 +254,7 @@ class LiveRun:
         """Take a chunk of the answer or a mark (`gateway.contracts.exchange.Emit`)."""
         if not isinstance(chunk, str):
             if CALLS in chunk:
-                return partial(self._calls, chunk[CALLS])
+                return partial(self._record_model_call, chunk[CALLS])
             if ANSWERS in chunk:
                 self._note_reply(chunk[ANSWERS])
                 self.transcript.open()
@@ -278,7 +280,7 @@ class LiveRun:
             self.answer.cache = max(self.answer.cache, reply.cache, key=_CACHE_RESULTS.index)
         self.answer.by = self.answer.by or reply.by
 
-    async def _calls(self, drop: Callable[[], None] | None) -> None:
+    async def _record_model_call(self, drop: Callable[[], None] | None) -> None:
         """Record that a model call begins or is over. A new call waits for a client first."""
         if drop is not None:
             await self.attendance.is_attended.wait()
@@ -287,12 +289,13 @@ class LiveRun:
         self.attendance.drop, self.attendance.dropped = drop, False
         self.transcript.settle()
 
-    def _end(self) -> None:
-        """Finish a run whose task was cancelled before it began: such a task runs no line at all."""
+    def _end_unstarted(self) -> None:
+        """Finish a run whose task was cancelled before its first line ran."""
         if not self.done:
-            self._finish(self._interrupt())
+            self._finish(self._build_cancellation_error())
 
     def _finish(self, error: BaseException | None) -> None:
+        """End the answer with this error, or with None, and wake the tasks that wait for it. Idempotent."""
         if self.done:
             return
         self.attendance.drop = None
@@ -300,7 +303,7 @@ class LiveRun:
         self._begun.set()
         self.marks.on_record.set()
 
-    def _interrupt(self) -> GatewayError:
+    def _build_cancellation_error(self) -> GatewayError:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
         if (cancellation := self._cancellation) is None:
@@ -310,8 +313,8 @@ class LiveRun:
         return cancellation.error or build_interrupted_error(self.exchange.id)
 
 
-def cancelled_again(task: "asyncio.Task[Any]") -> asyncio.CancelledError:
-    """Return the cancellation of a task anew, where a stage has taken the first one for its own, with its reason."""
+def rebuild_cancellation(task: "asyncio.Task[Any]") -> asyncio.CancelledError:
+    """Return a new CancelledError with the reason of the one that a stage has swallowed."""
     return asyncio.CancelledError(*((_REASONS[task],) if task in _REASONS else ()))
 
 

@@ -32,7 +32,7 @@ class Watchers:
 
     @contextmanager
     def attach(self, watcher: CallWatcher) -> Iterator[None]:
-        """Report to this request as well."""
+        """Report the progress of the call to this watcher, too, until the block ends."""
         self._each.append(watcher)
         try:
             yield
@@ -47,7 +47,7 @@ class PendingQuestions:
         self._run_ids: dict[str, str] = {}
         self._watchers: WeakValueDictionary[str, Watchers] = WeakValueDictionary()
 
-    def watchers(self, run_id: str) -> Watchers:
+    def get_watchers(self, run_id: str) -> Watchers:
         """Return the requests that wait for the call that a run is, also requests that come later."""
         return self._watchers.setdefault(run_id, Watchers())
 
@@ -63,5 +63,5 @@ class PendingQuestions:
         return self._run_ids.get(fingerprint)
 
     def forget(self, fingerprint: str) -> None:
-        """Forget the request, because its answer was delivered: the same request begins anew."""
+        """Remove a request whose answer was delivered, so that an equal one begins a new run."""
         self._run_ids.pop(fingerprint, None)

@@ -12,8 +12,8 @@ unwritten, in one transaction of the store. So the store never has a step withou
 There are two ways to write a line:
 - `_before` an effect: `begin`, `record_approval`, `start`, `confirm`, `park`. It is durable. If the store refuses,
   GatewayError is raised and the effect must not happen. `record_approval`, `start` and `park` then restore the picture
-  (`_or_not`), so that a later line cannot record an effect that never was.
-- `_later`, behind an effect: `finish`, `refused`, `end`. The effect has happened, so a failure of the store
+  (`_undo_on_failure`), so that a later line cannot record an effect that never was.
+- `_write_afterwards`, behind an effect: `finish`, `refused`, `end`. The effect has happened, so a failure of the store
   is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`, which
   writes it once the store works.
 
@@ -23,7 +23,7 @@ failed or unknown. After a crash, `started` without an outcome is the one state 
 
 The lease. The first line creates the run and holds its lease from then on (`hold`). Each line of a driven run renews
 the lease. A line with any other state than `running`, or of a run that is left, ends the driving and drops it
-(`_change`).
+(`_build_change`).
 
 Failures of a write, from clear to unclear:
 - ConflictError: another owner has the run. `lost` is raised, and nothing is written any more, except `late`: the report
@@ -72,10 +72,10 @@ from gateway.contracts.storage.journal import (
     StoredStep,
 )
 from gateway.contracts.storage.store import Json, StoreError, UncertainError, unwritten
-from gateway.runs.idempotency_key import key_in_use
+from gateway.runs.idempotency_key import build_key_in_use_error
 from gateway.runs.lease import LEASE_S, Age, build_lost_error
 from gateway.runs.leases import Leases
-from gateway.runs.request_snapshot import LATE_CHARS, RESULT_CHARS, build_run_record, ended_request
+from gateway.runs.request_snapshot import LATE_CHARS, RESULT_CHARS, build_run_record, shorten_ended_request
 
 log = logging.getLogger("gateway")
 
@@ -134,7 +134,7 @@ class RunRecorder:
 
     async def begin(self) -> None:
         """Store the run now, whatever it does later. Raises GatewayError."""
-        await self._write_ahead("running")
+        await self._write_before_effect("running")
 
     def plan(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
         """Record calls that came together, and return their numbers."""
@@ -165,21 +165,23 @@ class RunRecorder:
             self.steps.append(step)
             self._unwritten.steps.add(step.number)
             if p.spec is not None and p.verdict.basis != "malformed":
-                self._note(step, "verdict")
+                self._queue_audit_line(step, "verdict")
         return numbers
 
     def record_verdict(self, number: int, planned: PlannedCall) -> None:
         """Record the new judgement of a call that was planned before."""
         verdict, refusal = planned.verdict, planned.refusal
-        self._set(number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason)
+        self._update_step(
+            number, decision=verdict.decision, basis=verdict.basis, rule=verdict.rule, reason=verdict.reason
+        )
         if refusal is not None:
-            self._set(number, state="refused", result=refusal)
-        self._note(self.steps[number], "verdict")
+            self._update_step(number, state="refused", result=refusal)
+        self._queue_audit_line(self.steps[number], "verdict")
 
     async def record_refusals(self) -> None:
         """Write down the calls that policy refused, if there are any. A failure of the store changes nothing."""
         if self._unwritten.audit and self._last is None:
-            await self._later()
+            await self._write_afterwards()
 
     async def record_approval(
         self,
@@ -189,58 +191,60 @@ class RunRecorder:
         instead_of: Sequence[Approval] = (),
         once: bool = False,
     ) -> None:
-        """Ask people, not `instead_of`; `shown` are the events' facts. Raises GatewayError, AskedAlreadyError."""
-        with self._or_not([approval.step for approval in approvals]):
+        """Store approvals in place of `instead_of`. Raises GatewayError, AskedAlreadyError."""
+        with self._undo_on_failure([approval.step for approval in approvals]):
             for approval in instead_of:
                 self.cancel_approval(approval)
             for approval, facts in zip(approvals, shown, strict=True):
-                self._set(approval.step, state="requested", approval_id=approval.id)
-                self._event("approval.required", facts)
-            await self._write_ahead("running", approvals=tuple(approvals), asks_once=once)
+                self._update_step(approval.step, state="requested", approval_id=approval.id)
+                self._queue_event("approval.required", facts)
+            await self._write_before_effect("running", approvals=tuple(approvals), asks_once=once)
 
     def record_grant(self, number: int, grant_id: str, by: str) -> None:
         """Record that a grant clears the call."""
-        self._set(number, reason=f"remembered approval {grant_id}")
-        self._note(self.steps[number], "granted", by=by)
+        self._update_step(number, reason=f"remembered approval {grant_id}")
+        self._queue_audit_line(self.steps[number], "granted", by=by)
 
     def cancel_approval(self, approval: Approval) -> None:
         """Cancel an approval that is not needed, or does not hold any more."""
         self._unwritten.moves.append(Move(approval.id, approval.state, "cancelled"))
-        self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
-        self._note(self.steps[approval.step], "cancelled", decision="cancelled")
+        self._queue_event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
+        self._queue_audit_line(self.steps[approval.step], "cancelled", decision="cancelled")
 
     def again(self, number: int, approval_id: str | None, **facts: object) -> None:
         """Reset a started call that may run once more, and its approval. It keeps its start: it may have run."""
-        self._set(number, state="planned" if approval_id is None else "requested", **facts)
+        self._update_step(number, state="planned" if approval_id is None else "requested", **facts)
         self._unwritten.moves += [] if approval_id is None else [Move(approval_id, "executing", "approved")]
 
     def withdraw(self, number: int) -> None:
         """Reset the last started call, which certainly did not run. Its approval stays valid."""
         assert self._started is not None
         was, approval_id = self._started
-        self._note(self.steps[number], "withdrawn")
-        self._event("tool.withdrawn", {"step": number, "tool": was.tool})
+        self._queue_audit_line(self.steps[number], "withdrawn")
+        self._queue_event("tool.withdrawn", {"step": number, "tool": was.tool})
         self.again(number, approval_id, started_s=was.started_s)
-        self._set(number, arguments=was.arguments, sha256=was.sha256, approval_id=was.approval_id)
+        self._update_step(number, arguments=was.arguments, sha256=was.sha256, approval_id=was.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
         """Write that the call runs. `tainted`: its result is untrusted. Raises GatewayError: it must not run."""
         self._started = self.steps[number], None if approval is None else approval.id
-        with self._or_not([number]):
+        with self._undo_on_failure([number]):
             if approval is not None:
                 self._unwritten.moves.append(Move(approval.id, "approved", "executing"))
-                self._set(number, approval_id=approval.id)
+                self._update_step(number, approval_id=approval.id)
                 if approval.edited is not None:
-                    self._set(number, arguments=approval.edited, sha256=call_sha256(approval.tool, approval.edited))
-            self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
-            self._note(self.steps[number], "started")
-            self._event("tool.started", {"step": number, "tool": self.steps[number].tool})
-            await self._write_ahead("running", effects=True)
+                    self._update_step(
+                        number, arguments=approval.edited, sha256=call_sha256(approval.tool, approval.edited)
+                    )
+            self._update_step(number, state="started", started_s=self.clock.time(), tainted=tainted)
+            self._queue_audit_line(self.steps[number], "started")
+            self._queue_event("tool.started", {"step": number, "tool": self.steps[number].tool})
+            await self._write_before_effect("running", effects=True)
 
     async def confirm(self) -> None:
         """Renew the lease if writing took longer than it, so that this worker has the run now. Raises GatewayError."""
         while self._age.has_expired():
-            await self._write_ahead("running")
+            await self._write_before_effect("running")
 
     async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool, is_last: bool = False) -> None:
         """Write the outcome of a call; None: unknown. A failure of the store is logged: the next line carries it.
@@ -251,28 +255,28 @@ class RunRecorder:
         step = self.steps[number]
         state: StepState = "unknown" if outcome is None else "finished" if ok else "failed"
         if outcome is None:
-            self._set(number, state=state)
+            self._update_step(number, state=state)
         else:
             whole = outcome.whole if len(outcome.whole) <= RESULT_CHARS else outcome.shown
             shown = None if outcome.shown == whole else outcome.shown
             now_s = self.clock.time()
-            self._set(number, state=state, result=whole, shown=shown, answer=outcome.answer, finished_s=now_s)
-        self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
+            self._update_step(number, state=state, result=whole, shown=shown, answer=outcome.answer, finished_s=now_s)
+        self._queue_event("tool.finished", {"step": number, "tool": step.tool, "state": state})
         if step.approval_id is not None:
             after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"
             self._unwritten.moves.append(Move(step.approval_id, "executing", after))
-        self._note(self.steps[number], "finished", decision=state)
+        self._queue_audit_line(self.steps[number], "finished", decision=state)
         self._last = number, "It was stopped; how far it came is not known." if outcome is None else outcome.whole
         if not is_last:
-            await self._later()
+            await self._write_afterwards()
 
     async def late(self, number: int, what: str) -> None:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
         log.error("run %s was lost: its step %d (%s) is late, as %s", step.run_id, number, step.tool, step.state)
         self._unwritten.events, self._unwritten.audit = [], []
-        self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
-        self._note(step, "late", decision=step.state)
+        self._queue_event("tool.late", {"step": number, "tool": step.tool, "late": what})
+        self._queue_audit_line(step, "late", decision=step.state)
         try:
             outcome = replace(step, late=f"{step.state}, after {self.leases.owner} had lost the run: {what}")
             await self.store.late(outcome, events=tuple(self._unwritten.events), audit=tuple(self._unwritten.audit))
@@ -282,15 +286,15 @@ class RunRecorder:
 
     def record_skipped_call(self, number: int, state: StepState, result: str | None) -> None:
         """Record a call that will not run, and the result for the model, if any."""
-        self._set(number, state=state, result=result)
+        self._update_step(number, state=state, result=result)
 
     async def park(self, state: RunState, *, error: GatewayError | None = None) -> None:
         """Park the run, with this error if there is one: no worker drives it any more. Raises GatewayError."""
         if error is not None and self.run is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
-        with self._or_not(()):
-            self._event("run.parked", {"state": state})
-            await self._write_ahead(state)
+        with self._undo_on_failure(()):
+            self._queue_event("run.parked", {"state": state})
+            await self._write_before_effect(state)
 
     async def leave(self, *, stopping: bool) -> None:
         """Release a run without readers, or one whose process stops. Raises GatewayError, StoreError."""
@@ -299,7 +303,7 @@ class RunRecorder:
         if self.run is None or self._is_new or self.run.owner is None:
             return
         if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
-            await self._commit(self._change(self.run.state, driven=False))
+            await self._commit(self._build_change(self.run.state, driven=False))
         elif any(step.state == "requested" for step in self.steps):  # the person may still answer
             await self.park("awaiting_approval")
         else:
@@ -310,19 +314,20 @@ class RunRecorder:
         if self.run is None and not self._is_doubtful:
             return
         for step in (step for step in self.steps if step.state == "planned" and step.started_s is not None):
-            self._set(step.number, state="unknown")  # it was to run once more, and does not
+            self._update_step(step.number, state="unknown")  # it was to run once more, and does not
         run = self.run or build_run_record(self.exchange, now_s=self.clock.time())
         code, message = (run.error_code, run.error) if error is None else (error.code, error.message)
         self.run = replace(run, answer=answer, error_code=code, error=message)
-        self._event("run.finished", {"state": state})
+        self._queue_event("run.finished", {"state": state})
         with suppress(*([GatewayError] if state == "cancelled" else [])):  # the cancellation came first
-            await self._later(state)
+            await self._write_afterwards(state)
 
-    def _set(self, number: int, **facts: object) -> None:
+    def _update_step(self, number: int, **facts: object) -> None:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
         self._unwritten.steps.add(number)
 
-    def _note(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
+    def _queue_audit_line(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
+        """Add an audit line about a step to the next write."""
         self._unwritten.audit.append(
             AuditLine(
                 tenant=self.exchange.caller.tenant,
@@ -340,14 +345,15 @@ class RunRecorder:
             )
         )
 
-    def _event(self, kind: str, facts: Json) -> None:
+    def _queue_event(self, kind: str, facts: Json) -> None:
+        """Add an event of the run to the next write."""
         exchange, now_s = self.exchange, self.clock.time()
         data = orjson.dumps({"run_id": exchange.id, **facts})
         event = RunEvent(tenant=exchange.caller.tenant, run_id=exchange.id, type=kind, data=data, created_s=now_s)
         self._unwritten.events.append(event)
 
     @contextmanager
-    def _or_not(self, numbers: Sequence[int]) -> Iterator[None]:
+    def _undo_on_failure(self, numbers: Sequence[int]) -> Iterator[None]:
         """Undo the changes made inside if they cannot be written."""
         steps = [self.steps[number] for number in numbers]
         events, moves, audit = len(self._unwritten.events), len(self._unwritten.moves), len(self._unwritten.audit)
@@ -359,20 +365,20 @@ class RunRecorder:
             del self._unwritten.events[events:], self._unwritten.moves[moves:], self._unwritten.audit[audit:]
             raise
 
-    async def _write_ahead(
+    async def _write_before_effect(
         self, state: RunState, *, approvals: tuple[Approval, ...] = (), asks_once: bool = False, effects: bool = False
     ) -> None:
         """Write before an effect."""
         try:
-            change = self._change(state, effects=effects)
+            change = self._build_change(state, effects=effects)
             await self._commit(replace(change, approvals=approvals, asks_once=asks_once) if approvals else change)
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
             raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None
 
-    async def _later(self, state: RunState = "running") -> None:
+    async def _write_afterwards(self, state: RunState = "running") -> None:
         """Write behind an effect."""
-        change = self._change(state, durable=False)
+        change = self._build_change(state, durable=False)
         last, self._last = self._last, None
         try:
             await self._commit(change)
@@ -383,7 +389,7 @@ class RunRecorder:
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
             if state != "running":  # no next line will bring it
-                self.leases.owe(change)
+                self.leases.queue_end(change)
 
     async def _commit(self, change: Change) -> None:
         """Write the whole change, and pass a cancellation on afterwards. Raises GatewayError, StoreError."""
@@ -401,7 +407,7 @@ class RunRecorder:
         except AskedAlreadyError:
             raise
         except KeyTakenError:
-            raise key_in_use() from None
+            raise build_key_in_use_error() from None
         except ConflictError:
             raise build_lost_error(self.exchange.id) from None
         finally:
@@ -409,7 +415,10 @@ class RunRecorder:
             self._is_doubtful |= is_known and isinstance(writing.exception(), UncertainError)
         self._mark_written(change)
 
-    def _change(self, state: RunState, *, effects: bool = False, durable: bool = True, driven: bool = True) -> Change:
+    def _build_change(
+        self, state: RunState, *, effects: bool = False, durable: bool = True, driven: bool = True
+    ) -> Change:
+        """Return everything not written yet as one change, and begin the lease anew or drop the run."""
         now_s, driven = self.clock.time(), driven and state == "running"
         if driven:
             self._age.begin()
@@ -431,7 +440,7 @@ class RunRecorder:
             takes_key_of=self.exchange.origin.takes_key_of,
             repeats=self._is_doubtful,
             durable=durable,
-            request=ended_request(self.exchange, before.request) if state in ENDED else None,
+            request=shorten_ended_request(self.exchange, before.request) if state in ENDED else None,
             steps=tuple(self.steps[number] for number in sorted(self._unwritten.steps)),
             moves=tuple(self._unwritten.moves),
             events=tuple(self._unwritten.events),
@@ -439,6 +448,7 @@ class RunRecorder:
         )
 
     def _mark_written(self, change: Change) -> None:
+        """Clear what this change has written, and hold the lease of a run that is new in the store."""
         self.run, is_new, self._is_new, self._is_doubtful = change.run, self._is_new, False, False
         self._unwritten.steps.clear()
         del (

@@ -50,7 +50,7 @@ def dump_request(exchange: Exchange) -> bytes:
         {
             "body": exchange.body,
             "scopes": sorted(exchange.caller.scopes),
-            **_bounds(exchange.caller.bounds),
+            **_dump_bounds(exchange.caller.bounds),
             "prompt": exchange.prompt,
             "user": exchange.user,
             "only_tools": steering.only_tools,
@@ -60,18 +60,18 @@ def dump_request(exchange: Exchange) -> bytes:
             "credential": bool(origin.credential),
             "credential_header": origin.credential_header.decode("latin-1"),
             **({} if trace is None else {"trace": trace.context, "began_s": trace.began_s}),
-            **_build_wishes(exchange),
+            **_dump_optional_fields(exchange),
         }
     )
 
 
-def _build_wishes(exchange: Exchange) -> Json:
+def _dump_optional_fields(exchange: Exchange) -> Json:
     """Return the fields that this request has and most do not."""
     values = zip(_WISH_NAMES, _WISHES.values(), _read_wishes(exchange), strict=True)
     return {name: value for name, default, value in values if value != default}
 
 
-def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
+def shorten_ended_request(exchange: Exchange, request: bytes) -> bytes | None:
     """Return what is kept of a request whose run ends: without its conversation, as it is never continued. None: all.
 
     The short values of its body stay, such as its model: answers to later requests state them. A call is in its step.
@@ -162,8 +162,8 @@ def _load_caller(run: StoredRun, asked: Json) -> Caller:
     return Caller(run.caller, run.tenant, frozenset(asked["scopes"]), bounds)
 
 
-def _bounds(bounds: KeyBounds) -> Json:
-    """Return the bounds of a caller that its run keeps; the others come from its requests."""
+def _dump_bounds(bounds: KeyBounds) -> Json:
+    """Return the limits of the caller that its run keeps, as JSON values."""
     kept = {"models": bounds.models, "upstreams": bounds.upstreams}
     return {name: value for name, value in kept.items() if value}
 
@@ -199,7 +199,7 @@ def get_run_kind(exchange: Exchange) -> RunKind:
 
 
 def dump_client(exchange: Exchange) -> str | None:
-    """Return the MCP client of its call as it is stored, or None for everything else."""
+    """Return the facts about the MCP client of a call as JSON, or None for other runs."""
     return None if exchange.job.call is None or exchange.origin.client is None else canonical(exchange.origin.client)
 
 

@@ -31,7 +31,7 @@ from gateway.contracts.storage.journal import (
 )
 from gateway.contracts.storage.store import Json, StoreError
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.runs.run_span import send_cancelled
+from gateway.runs.run_span import send_cancelled_spans
 from gateway.tools.decision_rules import DecisionRules
 
 log = logging.getLogger("gateway")
@@ -70,16 +70,16 @@ async def resolve(
     """
     run = await store.run(run_id, tenant=caller.tenant)
     if run is None:
-        raise not_found()
+        raise build_not_found_error()
     if "approve" not in caller.scopes:
         raise GatewayError("scope_missing", "Your key may not settle calls: it needs the scope 'approve'.")
     if run.state != "unknown":
-        raise _not_waiting(f"is {run.state}")
+        raise _build_not_waiting_error(f"is {run.state}")
     change = await _build_change(store, run, settlement, caller=caller, rules=rules, now_s=clock.time())
     try:
         await store.write(change)
     except ConflictError:
-        raise _not_waiting("was changed meanwhile: look at it again") from None
+        raise _build_not_waiting_error("was changed meanwhile: look at it again") from None
     return change.run
 
 
@@ -101,7 +101,7 @@ async def cancel(
     """
     run = await store.run(run_id, tenant=caller.tenant)
     if run is None:
-        raise not_found()
+        raise build_not_found_error()
     now_s = clock.time()
     line = AuditLine(
         tenant=run.tenant,
@@ -114,26 +114,26 @@ async def cancel(
         via=via,
         created_s=now_s,
     )
-    event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
+    event = _build_event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
     cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line], waiter=waiter)
     after: StoredRun | None = replace(run, state="cancelled", updated_s=now_s, owner=None, lease_s=0.0)
     try:
         if cancelled:
-            await send_cancelled(run, tracer, store=store, by=caller.name, via=via, now_s=now_s)
+            await send_cancelled_spans(run, tracer, store=store, by=caller.name, via=via, now_s=now_s)
         after = await store.run(run.id, tenant=run.tenant)
     except StoreError as error:
         if not cancelled:
             raise
         log.error("the store failed behind the end of run %s, which is cancelled: %s", run.id, error)
     if after is None:
-        raise not_found()
+        raise build_not_found_error()
     is_spared = waiter is not None and after.state not in ENDED
     if not cancelled and after.state != "cancelled" and not is_spared:
         raise GatewayError("run_ended", f"This run is {after.state} already: there is nothing to cancel.")
     return after
 
 
-def not_found() -> GatewayError:
+def build_not_found_error() -> GatewayError:
     """Return the error of a missing run. A run of another tenant gets the same answer."""
     return GatewayError("run_not_found", "There is no such run.")
 
@@ -174,7 +174,7 @@ async def _build_change(
         steps=(after,),
         moves=moves,
         passes_on=True,
-        events=(_event(run, "step.resolved", facts, now_s=now_s),),
+        events=(_build_event(run, "step.resolved", facts, now_s=now_s),),
         audit=(line,),
     )
 
@@ -215,6 +215,7 @@ def _get_step(steps: Sequence[StoredStep], number: int) -> StoredStep:
 
 
 def _settle_step(step: StoredStep, settlement: RunSettlement, *, now_s: float) -> StoredStep:
+    """Return the step with the state and the result that a person stated for it."""
     state = _STEP[settlement.outcome]
     if settlement.outcome == "retry":
         return replace(step, state=state, result=None, shown=None, started_s=None, finished_s=None)
@@ -227,12 +228,12 @@ def _settle_step(step: StoredStep, settlement: RunSettlement, *, now_s: float) -
     return replace(step, state=state, result=result, shown=None, finished_s=now_s, tainted=tainted)
 
 
-def _not_waiting(what: str) -> GatewayError:
+def _build_not_waiting_error(what: str) -> GatewayError:
     return GatewayError(
         "run_not_waiting", f"The run {what}; only a run in the state 'unknown' waits for a word about its calls."
     )
 
 
-def _event(run: StoredRun, kind: str, facts: Json, *, now_s: float) -> RunEvent:
+def _build_event(run: StoredRun, kind: str, facts: Json, *, now_s: float) -> RunEvent:
     data = orjson.dumps({"run_id": run.id, **facts})
     return RunEvent(tenant=run.tenant, run_id=run.id, type=kind, data=data, created_s=now_s)

@@ -26,7 +26,7 @@ def run_span(exchange: Exchange, trace: RunTrace, *, error: str) -> Record:
     return Record(name, "internal", trace.context, int(trace.began_s * 1e9), time_ns(), attributes, error)
 
 
-def approval_span(approval: Approval, context: TraceContext, *, now_s: float) -> Record:
+def build_approval_span(approval: Approval, context: TraceContext, *, now_s: float) -> Record:
     """Return the span of an approval that was decided, perhaps days after the request for it, and by another process.
 
     `now_s` is Unix time, the end of an undecided one.
@@ -45,7 +45,7 @@ def approval_span(approval: Approval, context: TraceContext, *, now_s: float) ->
     return Record(f"approval {approval.tool}", "internal", context, *times, attributes)
 
 
-def send_refused(planned: PlannedCall, tracer: Tracer, *, parent: TraceContext, run_id: str) -> None:
+def send_refused_span(planned: PlannedCall, tracer: Tracer, *, parent: TraceContext, run_id: str) -> None:
     """Send the span of a call that does not run, with the basis of the verdict against it as its error, or `refused`.
 
     Models make names of tools up, so an unknown name is left out of the span's name.
@@ -63,7 +63,7 @@ def send_refused(planned: PlannedCall, tracer: Tracer, *, parent: TraceContext, 
     tracer.begin(name, "internal", attributes, parent=parent).end(error)
 
 
-async def send_cancelled(
+async def send_cancelled_spans(
     run: StoredRun, tracer: Tracer | None, *, store: Journal, by: str, via: Via, now_s: float
 ) -> None:
     """Send the spans of a run that was cancelled, and of the approvals that ended with it.
@@ -82,12 +82,12 @@ async def send_cancelled(
             continue  # its driver has sent it
         elif one.state == "cancelled":
             one = replace(one, state="approved")
-        tracer.send(approval_span(one, tracer.below(trace.context), now_s=now_s))
+        tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=now_s))
     trace.outcome = "cancelled"
     tracer.send(run_span(exchange, trace, error="cancelled"))
 
 
-def send_failed(
+def send_failed_spans(
     run: StoredRun, tracer: Tracer | None, *, waiting: Sequence[Approval], error: str, now_s: float
 ) -> None:
     """Send the spans of a run that no worker can drive any more, and of the approvals that it was `waiting` for.
@@ -99,7 +99,7 @@ def send_failed(
     exchange, trace = found
     for one in waiting:
         one = replace(one, state="cancelled") if one.state == "pending" else one
-        tracer.send(approval_span(one, tracer.below(trace.context), now_s=now_s))
+        tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=now_s))
     trace.outcome = "failed"
     tracer.send(run_span(exchange, trace, error=error))
 

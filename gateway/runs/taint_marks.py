@@ -11,7 +11,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import HiddenTurn, Store
 
 
-def taint_key(name: str) -> str:
+def build_taint_key(name: str) -> str:
     """Return the key of the mark of a name, among the keys of hidden turns."""
     return hashlib.sha256(b"answer:" + name.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -24,12 +24,12 @@ class Taints:
     clock: Clock
 
     async def is_any_marked(self, names: Iterable[str], *, tenant: str) -> bool:
-        """Return whether one of the names is marked. Raises StoreError."""
-        keys = [taint_key(name) for name in dict.fromkeys(names)]
+        """Return whether at least one of the names has a taint mark. Raises StoreError."""
+        keys = [build_taint_key(name) for name in dict.fromkeys(names)]
         return bool(keys) and bool(await self.store.hidden(keys, tenant=tenant))
 
     async def mark(self, name: str, *, tenant: str) -> None:
         """Mark a name. Raises StoreError."""
-        key = taint_key(name)
+        key = build_taint_key(name)
         mark = HiddenTurn(id=key, run_id=name, start=0, end=0, tainted=True)
         await self.store.put_hidden(mark, keys=[key], tenant=tenant, now_s=self.clock.time())

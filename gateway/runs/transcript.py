@@ -49,7 +49,7 @@ class _Probe:
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
         """Report the first word (`Reader.take`)."""
-        if any(map(_is_text, chunks)):
+        if any(map(_is_answer_chunk, chunks)):
             self._heard()
         return True
 
@@ -92,23 +92,23 @@ class Transcript:
 
         Raises the error that the answer begins with.
         """
-        if not (self._open.is_set() or self.done or any(map(_is_text, self.chunks))):
+        if not (self._open.is_set() or self.done or any(map(_is_answer_chunk, self.chunks))):
             probe = _Reader(_Probe(self._open.set))
             probe.waits = self.loop.create_future()
-            self._joins(probe)
+            self._add_reader(probe)
             timer = self.loop.call_later(within_s, self._open.set)
             try:
                 await self._open.wait()
             finally:
                 timer.cancel()
                 self._readers.remove(probe)
-        if self.done and not any(map(_is_text, self.chunks)):
+        if self.done and not any(map(_is_answer_chunk, self.chunks)):
             self.reraise()
 
     async def read(self, listener: Reader) -> None:
         """Pass the answer to `listener`, from its first chunk on and as it comes. Raises the run's error."""
         reader = _Reader(listener)
-        self._joins(reader)
+        self._add_reader(reader)
         try:
             while True:
                 if reader.full:
@@ -123,7 +123,7 @@ class Transcript:
         finally:
             self._readers.remove(reader)
             if self._room is not None:
-                self._tell_room(self._room)
+                self._wake_room_waiters(self._room)
         self.reraise()
 
     async def whole(self) -> Sequence[Chunk]:
@@ -148,7 +148,7 @@ class Transcript:
             self.loop.call_soon(self._wake_readers)
         return self._chars <= self._sure_chars or self._keeps_up()
 
-    def _joins(self, reader: _Reader) -> None:
+    def _add_reader(self, reader: _Reader) -> None:
         self._readers.append(reader)
         self._sure_chars = 0
 
@@ -171,7 +171,7 @@ class Transcript:
             await self._room.wait()
 
     def settle(self) -> None:
-        """Fix all chunks so far: `forget` leaves them."""
+        """Mark all chunks so far as final: `forget` keeps them."""
         self._settled = len(self.chunks), self._chars, self._parsed
 
     def forget(self) -> None:
@@ -196,10 +196,10 @@ class Transcript:
         at, reader.at = reader.at, len(self.chunks)
         reader.chars = self._chars
         if self._room is not None:
-            self._tell_room(self._room)
+            self._wake_room_waiters(self._room)
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
 
-    def _tell_room(self, room: asyncio.Event) -> None:
+    def _wake_room_waiters(self, room: asyncio.Event) -> None:
         """Wake the tasks that wait in `room`: a reader got on, or left."""
         self._room = None
         room.set()
@@ -220,7 +220,7 @@ class Transcript:
                     waits.set_result(None)
 
 
-def _is_text(chunk: Chunk) -> bool:
+def _is_answer_chunk(chunk: Chunk) -> bool:
     """Return whether a chunk is of the answer, and no event beside it."""
     return isinstance(chunk, str) or "type" not in chunk.get("context", ())
 

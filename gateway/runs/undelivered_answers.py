@@ -56,46 +56,46 @@ class OwedAnswers:
         if before.strip(b"\0"):  # at the gateway's start there is nothing
             for number, (digest, since_s) in enumerate(_ENTRY.iter_unpack(before)):
                 if since_s == _UNDER_WAY:
-                    self._set(place, number, digest, clock())
+                    self._write_entry(place, number, digest, clock())
 
     def begin(self, fingerprint: str) -> None:
         """Record that a run which may have an effect answers this request."""
         if self._others:
             digest, number = _locate_entry(fingerprint)
-            self._set(self._place, number, digest, _UNDER_WAY)
+            self._write_entry(self._place, number, digest, _UNDER_WAY)
 
     def leave(self, fingerprint: str) -> None:
-        """Record that the client of such an answer is gone before it had the whole, or has got an error."""
+        """Record that the client left before it had the whole answer, or got an error."""
         digest, number = _locate_entry(fingerprint)
-        if self._others and self._since_s(self._place, number, digest) == _UNDER_WAY:
-            self._set(self._place, number, digest, self._clock())
+        if self._others and self._read_since_s(self._place, number, digest) == _UNDER_WAY:
+            self._write_entry(self._place, number, digest, self._clock())
 
     def mark_delivered(self, fingerprint: str) -> None:
-        """Record that a client has the whole answer: the same request begins anew."""
+        """Record that a client has the whole answer, so that an equal request begins a new run."""
         if not self._others:
             return
         digest, number = _locate_entry(fingerprint)
-        if self._since_s(self._place, number, digest) != _NONE:
-            self._set(self._place, number, digest, _NONE)
+        if self._read_since_s(self._place, number, digest) != _NONE:
+            self._write_entry(self._place, number, digest, _NONE)
         for other in self._others:
-            if self._is_owed(self._since_s(other, number, digest)):
-                self._set(other, number, digest, _NONE)
+            if self._is_owed(self._read_since_s(other, number, digest)):
+                self._write_entry(other, number, digest, _NONE)
 
     def has(self, fingerprint: str) -> bool:
-        """Return whether a worker owes the answer to this request, or had it under way when it died."""
+        """Return whether a worker still has the answer to this request, or died while making it."""
         if not self._others:
             return False
         digest, number = _locate_entry(fingerprint)
         for place in (self._place, *self._others):
-            since_s = self._since_s(place, number, digest)
-            if self._is_owed(since_s) or (since_s == _UNDER_WAY and place != self._place and self._is_dead(place)):
+            since_s = self._read_since_s(place, number, digest)
+            if self._is_owed(since_s) or (since_s == _UNDER_WAY and place != self._place and self._is_unlocked(place)):
                 return True
         return False
 
     def _is_owed(self, since_s: float) -> bool:
         return self._clock() - JOINABLE_S <= since_s < _UNDER_WAY and since_s != _NONE
 
-    def _is_dead(self, place: int) -> bool:
+    def _is_unlocked(self, place: int) -> bool:
         """Return whether no process has the lock of a place."""
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
@@ -104,12 +104,12 @@ class OwedAnswers:
         fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, place)
         return True
 
-    def _since_s(self, place: int, number: int, digest: bytes) -> float:
+    def _read_since_s(self, place: int, number: int, digest: bytes) -> float:
         """Return the time of an entry; `_NONE`: it is another request's."""
         found, since_s = _ENTRY.unpack_from(self._memory, place * _PLACE_BYTES + number * _ENTRY.size)
         return float(since_s) if found == digest else _NONE
 
-    def _set(self, place: int, number: int, digest: bytes, since_s: float) -> None:
+    def _write_entry(self, place: int, number: int, digest: bytes, since_s: float) -> None:
         _ENTRY.pack_into(self._memory, place * _PLACE_BYTES + number * _ENTRY.size, digest, since_s)
 
 

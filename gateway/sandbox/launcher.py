@@ -75,7 +75,7 @@ def carry_out(order: Order) -> CommandOutcome:
     status, status_end = os.pipe()
     report, report_end = os.pipe()
     pid = setup.fork(
-        _become(order, path, base_processes=base_processes, report=report_end, status=status_end),
+        _build_child_start(order, path, base_processes=base_processes, report=report_end, status=status_end),
         report=report_end,
     )
     os.close(report_end)
@@ -93,7 +93,9 @@ def carry_out(order: Order) -> CommandOutcome:
     return CommandOutcome(end, codes.get(pid, 0))
 
 
-def _become(order: Order, path: str, *, base_processes: int, report: int, status: int) -> Callable[[], NoReturn]:
+def _build_child_start(
+    order: Order, path: str, *, base_processes: int, report: int, status: int
+) -> Callable[[], NoReturn]:
     def become() -> NoReturn:
         if order.level == "bubblewrap":
             setup.in_bubblewrap(order, path, base_processes=base_processes, status=status)

@@ -33,7 +33,9 @@ class BoundedLoad:
 
     def __call__(self) -> LoadedConfig:
         if self._thread is not None and self._thread.is_alive():
-            raise _late("an earlier reload still waits for a file", "end what holds it up, or restart the gateway")
+            raise _build_late_error(
+                "an earlier reload still waits for a file", "end what holds it up, or restart the gateway"
+            )
         outcome: list[LoadedConfig | BaseException] = []
 
         def run() -> None:
@@ -50,12 +52,12 @@ class BoundedLoad:
                 break
         if not outcome:
             hangs = f"it was not read within {self._limit_s:g} s, because a file or folder of it does not answer"
-            raise _late(hangs, "look at its file system, then send SIGHUP again")
+            raise _build_late_error(hangs, "look at its file system, then send SIGHUP again")
         (found,) = outcome
         if isinstance(found, BaseException):
             raise found
         return found
 
 
-def _late(what: str, step: str) -> ConfigError:
+def _build_late_error(what: str, step: str) -> ConfigError:
     return ConfigError((Problem("configuration", "", f"{what}: {step}"),))

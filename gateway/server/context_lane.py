@@ -22,7 +22,7 @@ from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
 from gateway.context.lane import ContextLane, Handlers, LaneBounds, RequestRules
 from gateway.context.prompts import BasePrompts
-from gateway.context.traced_runs import traced_run
+from gateway.context.traced_runs import trace_run
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange, Handler, Reply
@@ -35,12 +35,12 @@ from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
 from gateway.model.hooks import ContextHook
-from gateway.model.traced import traced_model
+from gateway.model.traced import trace_model_calls
 from gateway.model.upstream_client import ModelUpstream
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.idempotency_key import RequestKey, mismatch
+from gateway.runs.idempotency_key import RequestKey, build_mismatch_error
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
@@ -55,7 +55,7 @@ from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
 from gateway.workflows.definition import Workflow
-from gateway.workflows.folder import offered_workflows
+from gateway.workflows.folder import load_offered_workflows
 
 log = logging.getLogger("gateway")
 
@@ -170,7 +170,7 @@ async def build_context_lane(
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock)
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
-    gate = build_gate(settings, host, problems, at_hand=True, names=catalog.by_key())
+    gate = build_gate(settings, host, problems, at_hand=True, names=catalog.map_names_by_source())
     host.tools = catalog
     judge = Judge(catalog, gate, barred=build_client_refusal(settings, keys), rules=decision_rules(settings))
     runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
@@ -178,7 +178,7 @@ async def build_context_lane(
     host.runs = AgentLoops(parts)
     hooks = shared.features.build_hooks(settings)
     core = _core(settings, _upstreams(settings, groups), shared, hooks)
-    model = core if tracer is None else traced_model(core, tracer, provider_of=core.get_provider)
+    model = core if tracer is None else trace_model_calls(core, tracer, provider_of=core.get_provider)
     chains = _chains(settings, host, model, problems, tracer=tracer)
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:
@@ -196,7 +196,7 @@ async def build_context_lane(
         handlers=Handlers(
             plain=with_safe_answers(model),
             calling=chains[context.chain].find_loop_handler() or _bare(host.runs),
-            traced=None if tracer is None else partial(traced_run, tracer=tracer),
+            traced=None if tracer is None else partial(trace_run, tracer=tracer),
         ),
         approvals=parts.approvals,
         catalog=catalog,
@@ -332,7 +332,7 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
             key = request_key.idempotency_key[2]
             found = await store.runs_with_key(key, tenant=caller.tenant, caller=caller.name)
             if any(run.fingerprint != request_key.fingerprint for run in found):
-                raise mismatch()
+                raise build_mismatch_error()
             return next(iter(found), None)
         if not request_key.repeats:
             return None
@@ -346,7 +346,7 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
 
 def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
     try:
-        found = offered_workflows(settings)
+        found = load_offered_workflows(settings)
     except ConfigError as error:
         problems += error.problems
         return {}

@@ -78,7 +78,7 @@ class GatewayServer:
 
         def work(index: int, ready: Callable[[], None]) -> None:
             self._settle(handover)
-            agree = partial(_agree, handover, index)
+            agree = partial(_vote_on_configuration, handover, index)
             self._worker(index, ready, listening, folder=folder, counts=counts, load=handover.take, agree=agree)
 
         try:
@@ -173,7 +173,7 @@ class GatewayServer:
         notify("READY=1")
 
 
-async def _agree(handover: Handover, index: int, able: bool) -> bool:
+async def _vote_on_configuration(handover: Handover, index: int, able: bool) -> bool:
     """Report whether this worker could build a configuration. Return whether all workers use it."""
     handover.report(index, able=able)
     waited_until_s = time.monotonic() + AGREE_S

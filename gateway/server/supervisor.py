@@ -160,7 +160,7 @@ class Supervisor:
                 # It has logged why, or another one does, which is as far in a moment.
                 self._give_up_by = time.monotonic() + SAYS_WHY_S
             else:
-                log.error("worker %d ended unexpectedly (%s); starting it again", index, _how(status))
+                log.error("worker %d ended unexpectedly (%s); starting it again", index, _describe_exit(status))
                 self._due[index] = time.monotonic() + RESTART_S
 
     def _restart(self) -> None:
@@ -176,7 +176,7 @@ def _report_ready(ready_end: int) -> None:
     os.close(ready_end)
 
 
-def _how(status: int) -> str:
+def _describe_exit(status: int) -> str:
     return (
         f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.waitstatus_to_exitcode(status)}"
     )

@@ -96,7 +96,7 @@ class Exposition:
             self._path.unlink(missing_ok=True)
             self._writing.cancel()
             await asyncio.wait({self._writing})
-            self._look()
+            self._collect_own_numbers()
 
     async def page(self, openmetrics: bool = False) -> bytes:
         """Return the exposition over all workers, in Prometheus' text format or as OpenMetrics 1.0."""
@@ -109,7 +109,7 @@ class Exposition:
 
     async def numbers(self) -> tuple[Counts, list[Gauge]]:
         """Return the counts and gauges of all workers."""
-        counts, gauges = self._look()
+        counts, gauges = self._collect_own_numbers()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
             told = await asyncio.gather(*(_fetch_gauges(path) for path in others))
@@ -117,7 +117,7 @@ class Exposition:
             gauges = merged_gauges([gauges, *told])
         return counts, gauges
 
-    def _look(self) -> tuple[Counts, list[Gauge]]:
+    def _collect_own_numbers(self) -> tuple[Counts, list[Gauge]]:
         """Return the numbers of this process, and write its counts to the shared memory if there is one."""
         counted, gauges = list(self._metrics.collect_counts()), []
         for family in self._families():
@@ -153,7 +153,7 @@ class Exposition:
             await asyncio.sleep(WRITE_S)
 
     async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _, gauges = self._look()
+        _, gauges = self._collect_own_numbers()
         writer.write(orjson.dumps(gauges))
         with contextlib.suppress(ConnectionError):
             await writer.drain()

@@ -49,11 +49,11 @@ class SharedCounts:
 
     def read(self) -> Counts:
         """Return all that was counted here, by every worker that had this place."""
-        self._look()
+        self._read_new_names()
         memory, unpack = self._memory, struct.unpack_from
         return {key: unpack(f"={count}d", memory, start) for key, (start, count) in self._places.items()}
 
-    def _look(self) -> None:
+    def _read_new_names(self) -> None:
         """Read the names that were written since the last look."""
         (length,) = _LENGTH.unpack_from(self._memory, 0)
         end = self._first_name + length

@@ -60,11 +60,11 @@ async def _check(one: Subject, host: FakeHost, requests: list[Exchange]) -> None
         stage: Stage = one.build(inside)
         for exchange in requests:
             await _check_forwarding(one, stage, exchange)
-        await _keeps_pauses(one, stage, requests[0])
-        await _ends_with_its_client(one, stage, requests[0])
-        await _ends_when_cancelled(one, stage, requests[0])
-        await _ends_when_its_answer_is_cancelled(one, stage, requests[0])
-        await _parts_requests(one, stage, requests[0])
+        await _check_pauses(one, stage, requests[0])
+        await _check_emit_exception(one, stage, requests[0])
+        await _check_cancellation(one, stage, requests[0])
+        await _check_answer_cancellation(one, stage, requests[0])
+        await _check_request_isolation(one, stage, requests[0])
 
 
 async def _do_nothing() -> None:
@@ -131,10 +131,10 @@ async def _check_forwarding(one: Subject, stage: Stage, exchange: Exchange) -> N
     if exchange.body != before:
         instead = "make another one: dataclasses.replace(exchange, body={**exchange.body, ...})"
         one.fail("does not change its exchange", f"the body {before} became {exchange.body}", instead, at=stage)
-    await _is_released(one, stage, reply, inner)
+    await _check_released(one, stage, reply, inner)
 
 
-async def _is_released(one: Subject, stage: Stage, reply: Reply, inner: _Next) -> None:
+async def _check_released(one: Subject, stage: Stage, reply: Reply, inner: _Next) -> None:
     instead = "return dataclasses.replace(reply, stream=...), or await reply.release() in a release of your own"
     try:
         await reply.release()
@@ -147,7 +147,7 @@ async def _is_released(one: Subject, stage: Stage, reply: Reply, inner: _Next) -
         one.fail("releases the reply that it got", found, instead, at=stage)
 
 
-async def _keeps_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
     """Check that what `emit` returns while the inner reply emits is what the stage's own `emit` returns."""
     given: list[Pause] = []
 
@@ -167,10 +167,10 @@ async def _keeps_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
 
     reply = await _reply(one, stage, exchange, inner := _Next(on_emit=on_emit))
     await reply.stream(emit)
-    await _is_released(one, stage, reply, inner)
+    await _check_released(one, stage, reply, inner)
 
 
-async def _ends_with_its_client(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_emit_exception(one: Subject, stage: Stage, exchange: Exchange) -> None:
     """Check that an exception of `emit` ends the answer."""
     n_emitted = 0
 
@@ -190,20 +190,20 @@ async def _ends_with_its_client(one: Subject, stage: Stage, exchange: Exchange) 
     else:
         if n_emitted:
             one.fail("ends with its client", "an exception of emit was lost", instead, at=stage)
-    await _is_released(one, stage, reply, inner)
+    await _check_released(one, stage, reply, inner)
 
 
-async def _ends_when_cancelled(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_cancellation(one: Subject, stage: Stage, exchange: Exchange) -> None:
     reached = asyncio.Event()
     inner = _Next(before_reply=partial(_hang, reached))
     await _cancel(one, stage, asyncio.ensure_future(stage(exchange, inner)), reached)
 
 
-async def _ends_when_its_answer_is_cancelled(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_answer_cancellation(one: Subject, stage: Stage, exchange: Exchange) -> None:
     reached = asyncio.Event()
     reply = await _reply(one, stage, exchange, inner := _Next(between_chunks=partial(_hang, reached)))
     await _cancel(one, stage, asyncio.ensure_future(reply.stream(lambda _chunk: None)), reached)
-    await _is_released(one, stage, reply, inner)
+    await _check_released(one, stage, reply, inner)
 
 
 async def _hang(reached: asyncio.Event) -> None:
@@ -224,7 +224,7 @@ async def _cancel(one: Subject, stage: Stage, task: asyncio.Future[Any], reached
         one.fail("ends when it is cancelled", f"it ended with {task.exception() or task.result()!r}", instead, at=stage)
 
 
-async def _parts_requests(one: Subject, stage: Stage, exchange: Exchange) -> None:
+async def _check_request_isolation(one: Subject, stage: Stage, exchange: Exchange) -> None:
     """Check that two requests at the same time do not meet in the stage."""
     both = asyncio.Barrier(2)
     requests = [replace(exchange, id=f"run_{n}", notes=(f"note {n}",)) for n in (1, 2)]
@@ -236,4 +236,4 @@ async def _parts_requests(one: Subject, stage: Stage, exchange: Exchange) -> Non
             found = f"the handler of {request.id} got {[passed.id for passed in call_next.seen]}"
             instead = "keep what belongs to one request in local variables, not on self"
             one.fail("keeps requests apart", found, instead, at=stage)
-        await _is_released(one, stage, reply, call_next)
+        await _check_released(one, stage, reply, call_next)

@@ -24,14 +24,14 @@ def free_port(host: str = "127.0.0.1") -> int:
     No other process is given it, and this one not before it was given some hundred others.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in islice(_own(os.getpid()), _SHARE):
+    for port in islice(_reserve_ports(os.getpid()), _SHARE):
         with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
             return port
     raise RuntimeError(f"none of this process's {_SHARE} ports is free: end what it has started")
 
 
 @cache
-def _own(_pid: int) -> Iterator[int]:
+def _reserve_ports(_pid: int) -> Iterator[int]:
     """Return the ports of this process, again and again. The lock on its share ends with the process."""
     shares = [_PORTS[start : start + _SHARE] for start in range(0, len(_PORTS), _SHARE)]
     random.SystemRandom().shuffle(shares)  # tests that seed `random` in several processes would all choose the same

@@ -44,25 +44,25 @@ class ReceiveBuffer:
     async def take(self, n: int) -> bytes:
         while len(self._unread) < n:
             await self._need(f"{n} bytes")
-        return self._cut_off(n)
+        return self._take_unread(n)
 
     async def take_until(self, token: bytes) -> bytes:
         searched = 0
         while (at := self._unread.find(token, searched)) < 0:
             searched = max(0, len(self._unread) - len(token) + 1)
             await self._need(f"{token!r}")
-        return self._cut_off(at + len(token))
+        return self._take_unread(at + len(token))
 
     async def take_some(self) -> bytes:
         """Return the buffered bytes, or else the bytes of the next read; b"" at the FIN."""
         if not self._unread:
             await self.fill()
-        return self._cut_off(len(self._unread))
+        return self._take_unread(len(self._unread))
 
     async def take_rest(self) -> bytes:
         while await self.fill():
             pass
-        return self._cut_off(len(self._unread))
+        return self._take_unread(len(self._unread))
 
     async def drop(self, n: int) -> None:
         """Take `n` bytes and drop them."""
@@ -110,7 +110,7 @@ class ReceiveBuffer:
         if not await self.fill():
             raise EOFError(f"the other side ended the connection before {what} came: {self}")
 
-    def _cut_off(self, n: int) -> bytes:
+    def _take_unread(self, n: int) -> bytes:
         data = bytes(self._unread[:n])
         del self._unread[:n]
         return data

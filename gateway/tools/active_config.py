@@ -40,7 +40,7 @@ class ActiveEquipment:
     def judge(self) -> Judge:
         return self.current().judge
 
-    async def until_started(self, tools: Collection[str]) -> None:
+    async def wait_until_started(self, tools: Collection[str]) -> None:
         """Wait for the services of these tools that are starting, as in a new gateway: `STARTS_S` at most."""
         for _ in range(round(STARTS_S / _LOOK_S)):
             if not any(map(self.judge.catalog.is_starting, tools)):

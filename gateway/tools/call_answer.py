@@ -27,8 +27,8 @@ def dump_answer(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
     """
     parts = result.parts
     if parts is not None and shown != whole:
-        parts = [{"type": "text", "text": shown}, *(part for part in parts if not _is_text(part))]
-    if parts is not None and all(map(_is_plain, parts)) and len(parts) <= 1:
+        parts = [{"type": "text", "text": shown}, *(part for part in parts if not _is_text_block(part))]
+    if parts is not None and all(map(_is_plain_text, parts)) and len(parts) <= 1:
         parts = None
     if parts is None and result.structured is None and result.unfit is None:
         return None
@@ -53,12 +53,12 @@ def clean_json(written: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: found[1] or "", text).encode()
 
 
-def _is_text(part: Json) -> bool:
+def _is_text_block(part: Json) -> bool:
     """Return whether the text of the result has this block: a text, or a resource that is one."""
     resource = part.get("resource") if part.get("type") == "resource" else None
     return part.get("type") == "text" or (isinstance(resource, dict) and "text" in resource)
 
 
-def _is_plain(part: Json) -> bool:
+def _is_plain_text(part: Json) -> bool:
     """Return whether a block is a text and nothing else."""
     return part.keys() == {"type", "text"}

@@ -55,12 +55,14 @@ class Judge:
         """Plan a call that the model requests; `asked_for`: its user wants to approve each."""
         entry = self.catalog.find(found.tool, exchange)
         if entry is None:
-            if (service := self.catalog.not_running(found.tool)) is not None:
+            if (service := self.catalog.find_stopped_service(found.tool)) is not None:
                 stopped = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
-                return PlannedCall(_call(found, call_id), None, _UNKNOWN, stopped)
+                return PlannedCall(_build_tool_call(found, call_id), None, _UNKNOWN, stopped)
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-            return PlannedCall(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
+            return PlannedCall(
+                _build_tool_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}"
+            )
         claim = self.claim(entry, found.parameters, beside=found.beside, vouched=found.vouched)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
         client_asks = exchange.steering.asks_first(entry.spec.name)
@@ -113,13 +115,14 @@ class Judge:
         entry = self.catalog.find(planned.call.tool, exchange)
         if entry is None or not _is_examiner(entry.source):
             return planned
-        doubt = await self._doubt(entry.source, replace(planned.call, tool=entry.spec.name), exchange)
+        doubt = await self._examine_by_engine(entry.source, replace(planned.call, tool=entry.spec.name), exchange)
         if doubt is None:
             return planned
         verdict = self.gate.default(doubt.rule, doubt.reason)
         return replace(planned, verdict=verdict, refusal=_format_denial(verdict))
 
-    async def _doubt(self, source: Examiner, call: ToolCall, exchange: Exchange) -> Verdict | None:
+    async def _examine_by_engine(self, source: Examiner, call: ToolCall, exchange: Exchange) -> Verdict | None:
+        """Return why the engine of a tool would not run a call without approval; None: it would."""
         try:
             with contained(f"the engine of {call.tool!r}"):
                 async with asyncio.timeout(EXAMINE_S):
@@ -187,13 +190,13 @@ class Judge:
 
 
 @cache
-def _examines(kind: type[ToolSource]) -> bool:
+def _is_examiner_class(kind: type[ToolSource]) -> bool:
     return issubclass(kind, Examiner)
 
 
 def _is_examiner(source: ToolSource) -> TypeGuard[Examiner]:
     """Return whether its class has the methods of an Examiner: checked once a class, which takes 40 us."""
-    return _examines(type(source))
+    return _is_examiner_class(type(source))
 
 
 def _format_denial(verdict: Verdict) -> str | None:
@@ -202,11 +205,11 @@ def _format_denial(verdict: Verdict) -> str | None:
 
 
 def _format_level(level: object) -> str | None:
-    """Return the model's risk level as it is stored: a text. No other value reads as one of the levels."""
+    """Return the model's risk level as text for the record, or None."""
     if level is ABSENT:
         return None
     return level if isinstance(level, str) else f"{level!r} ({type(level).__name__})"
 
 
-def _call(found: FoundCall, call_id: str) -> ToolCall:
+def _build_tool_call(found: FoundCall, call_id: str) -> ToolCall:
     return ToolCall(id=call_id, tool=found.tool, arguments=found.parameters, terminate=found.terminate)

@@ -68,6 +68,7 @@ class ConfiguredSource(Generic[SourceT]):
     origin: Origin = "plugin"
 
     def spec(self, spec: ToolSpec, *, name: str | None = None) -> ToolSpec:
+        """Return the spec with the source's settings for approval and trust, under `name` if given."""
         return replace(
             spec,
             name=name or spec.name,
@@ -112,7 +113,7 @@ class Catalog:
         self._services = services
         self._further = further
         alone, together = entries, (*entries, *beside)
-        self._versions = _version(alone), _version(together)
+        self._versions = _hash_definitions(alone), _hash_definitions(together)
         self._offered = _build_model_specs(alone), _build_model_specs(together)
         self._entries = {entry.spec.name: entry for entry in together}
         self._by_model_name = {entry.model_name: entry for entry in together}
@@ -130,25 +131,25 @@ class Catalog:
         if not (exchange.steering.only_tools or exchange.steering.no_tools or exchange.steering.services):
             return tuple(offered.values())
         own = [spec for name, spec in offered.items() if exchange.steering.allows(name)]
-        return [*own, *(spec for _, spec in self._of_services(exchange))]
+        return [*own, *(spec for _, spec in self._requested_service_tools(exchange))]
 
     def get_entries(self, exchange: Exchange) -> Sequence[CatalogEntry]:
-        """Return the tools of `offered` as they are to the operator. Of a changed one nothing of its definition is."""
+        """Return the entries of the offered tools, with changed definitions left out."""
         own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.steering.allows(name)]
-        return [*own, *(entry for entry, _ in self._of_services(exchange))]
+        return [*own, *(entry for entry, _ in self._requested_service_tools(exchange))]
 
     def services(self) -> Sequence[Service]:
         """Return the services as they are now."""
-        return [facts for facts, _ in self._current().services]
+        return [facts for facts, _ in self._get_snapshot().services]
 
     def get_intended(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools of services that the user's intent is about, named as the model is to name them."""
         intent = exchange.intent
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
         found = (self.find(name, exchange) for name in names)
-        return [_towards_model(entry) for entry in found if entry is not None]
+        return [_get_model_spec(entry) for entry in found if entry is not None]
 
-    def not_running(self, name: str) -> str | None:
+    def find_stopped_service(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
         return next((one.name for one in self.services() if not one.running and is_of_service(name, one.name)), None)
 
@@ -158,18 +159,20 @@ class Catalog:
             isinstance(configured.source, ManagedService)
             and configured.source.condition().state == "starting"
             and is_of_service(name, facts.name)
-            for facts, configured in self._current().services
+            for facts, configured in self._get_snapshot().services
         )
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
-        entry = self._towards_models(wanted) or self.find_by_name(wanted) or self._bare(wanted, exchange)
+        entry = (
+            self._find_by_model_name(wanted) or self.find_by_name(wanted) or self._find_by_bare_name(wanted, exchange)
+        )
         return entry if entry is not None and exchange.steering.allows(entry.spec.name) else None
 
-    def _bare(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
-        """Return the one tool of a service in this prompt whose own name this is; None: there is none, or several."""
+    def _find_by_bare_name(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
+        """Return the only offered service tool with this name inside its service, or None."""
         names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
-        inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(
+        inside = {entry.spec.name for entry, _ in self._requested_service_tools(exchange)}.union(
             filter(exchange.steering.allows, names)
         )
         meant = [name for name in inside if (service := self.find_service_name(name)) and name == f"{service}.{wanted}"]
@@ -177,7 +180,7 @@ class Catalog:
 
     def find_by_name(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""
-        entry = self._entries.get(name) or self._towards_models(model_name(name))
+        entry = self._entries.get(name) or self._find_by_model_name(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
 
     def find_service_name(self, name: str) -> str | None:
@@ -190,14 +193,14 @@ class Catalog:
         found = (service.name for service in self.services() if is_of_service(name, service.name))
         return max(found, key=len, default=None)
 
-    def own_names(self) -> Sequence[str]:
+    def list_own_names(self) -> Sequence[str]:
         """Return the inside names of the tools that belong to no service."""
         return list(self._entries)
 
     def names(self) -> Sequence[str]:
         """Return all inside names as they are now; `service.*` for the tools of a service that does not run."""
         found = list(self._entries)
-        for facts, _ in self._current().services:
+        for facts, _ in self._get_snapshot().services:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
@@ -207,12 +210,12 @@ class Catalog:
         The order is by inside name, so that all workers have the same.
         """
         found = {name: model_name(name) for name in self._offered[bool(self._further())]}
-        for towards, (tool, facts, _) in self._current().tools.items():
+        for towards, (tool, facts, _) in self._get_snapshot().tools.items():
             if towards not in self._by_model_name:
                 found[f"{facts.name}.{tool}"] = towards
         return dict(sorted(found.items()))
 
-    def by_key(self) -> Mapping[str, Sequence[str]]:
+    def map_names_by_source(self) -> Mapping[str, Sequence[str]]:
         """Return the inside names of the tools of each source, by its name in the configuration."""
         found: dict[str, list[str]] = {}
         for entry in self._entries.values():
@@ -225,7 +228,7 @@ class Catalog:
         The model may have left out the name of the service.
         """
         names = [spec.name for spec in self.get_offered(exchange)]
-        names += [towards for towards in self._current().tools if self.find(towards, exchange) is not None]
+        names += [towards for towards in self._get_snapshot().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
         return list(dict.fromkeys([*alike, *near_names(name, names, most=3)]))[:3]
 
@@ -235,33 +238,34 @@ class Catalog:
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
-    def _of_services(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
+    def _requested_service_tools(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
         """Yield the tools that the request may use of the services that it names, with their definitions for models."""
         for name in exchange.steering.services:
-            for entry, spec in self._of_service(name):
+            for entry, spec in self._list_service_tools(name):
                 if exchange.steering.allows(entry.spec.name):
                     yield entry, spec
 
-    def _of_service(self, name: str) -> Sequence[tuple[CatalogEntry, ToolSpec]]:
-        """Return the tools of a service, as far as it runs: the same objects as long as no service changes."""
-        current = self._current()
+    def _list_service_tools(self, name: str) -> Sequence[tuple[CatalogEntry, ToolSpec]]:
+        """Return the tools of a running service: the same objects until a service changes."""
+        current = self._get_snapshot()
         if (known := current.offered.get(name)) is not None:
             return known
         service = next((facts for facts, _ in current.services if facts.name == name and facts.running), None)
         named = (self.find_by_name(f"{name}.{tool}") for tool in (() if service is None else service.tools))
         of_service = (entry for entry in named if entry is not None and entry.service is not None)
-        found = [(_without_changes(entry), _towards_model(entry)) for entry in of_service]
+        found = [(_drop_definition(entry), _get_model_spec(entry)) for entry in of_service]
         current.offered[name] = found
         return found
 
-    def _current(self) -> _Snapshot:
-        """Return the services as they are now. Configured services report no changes, so they are read anew."""
+    def _get_snapshot(self) -> _Snapshot:
+        """Return the snapshot of all services, made anew if a service may have changed."""
         further = self._further()
         if self._taken is None or self._taken[0] is not further or self._services:
-            self._taken = further, self._snapshot((*self._services, *further))
+            self._taken = further, self._build_snapshot((*self._services, *further))
         return self._taken[1]
 
-    def _snapshot(self, sources: Sequence[ConfiguredSource[ServiceSource]]) -> _Snapshot:
+    def _build_snapshot(self, sources: Sequence[ConfiguredSource[ServiceSource]]) -> _Snapshot:
+        """Return the present services and tools, leaving out tools whose names look like others."""
         services: dict[str, tuple[Service, ConfiguredSource[ServiceSource]]] = {}
         tools: dict[str, tuple[str, Service, ConfiguredSource[ServiceSource]]] = {}
         spelled, left_out = dict(self._own), dict[tuple[str, str], str]()
@@ -269,7 +273,7 @@ class Catalog:
             facts = configured.source.service()
             if facts.name in services:
                 continue
-            names = _names(facts.name, tuple(facts.tools))
+            names = _build_names(facts.name, tuple(facts.tools))
             alike = {tool: spelled[form] for tool, form in names.forms.items() if form in spelled}
             if alike:
                 left_out.update(((facts.name, tool), other) for tool, other in alike.items())
@@ -280,10 +284,10 @@ class Catalog:
                 for towards, tool in names.towards_models.items():
                     if tool not in alike:
                         tools.setdefault(towards, (tool, facts, configured))
-        self._report(left_out)
+        self._log_left_out(left_out)
         return _Snapshot(tuple(services.values()), tools)
 
-    def _report(self, left_out: Mapping[tuple[str, str], str]) -> None:
+    def _log_left_out(self, left_out: Mapping[tuple[str, str], str]) -> None:
         """Log the tools that are left out, each with the one that it imitates, unless they were before."""
         before, self._left_out = self._left_out, left_out
         for service, tool in left_out.keys() - before.keys():
@@ -294,11 +298,11 @@ class Catalog:
                 left_out[service, tool],
             )
 
-    def _towards_models(self, wanted: str) -> CatalogEntry | None:
+    def _find_by_model_name(self, wanted: str) -> CatalogEntry | None:
         """Return the tool that has this name towards models; None: there is none."""
         if (entry := self._by_model_name.get(wanted)) is not None:
             return entry
-        current = self._current()
+        current = self._get_snapshot()
         if (found := current.tools.get(wanted)) is None:
             return None
         tool, facts, configured = found
@@ -315,12 +319,12 @@ class Catalog:
         return entry
 
 
-def _towards_model(entry: CatalogEntry) -> ToolSpec:
+def _get_model_spec(entry: CatalogEntry) -> ToolSpec:
     """Return a tool of a service as the model sees it."""
-    return replace(_without_changes(entry).spec, name=entry.model_name)
+    return replace(_drop_definition(entry).spec, name=entry.model_name)
 
 
-def _without_changes(entry: CatalogEntry) -> CatalogEntry:
+def _drop_definition(entry: CatalogEntry) -> CatalogEntry:
     """Return the tool without its definition, which is not accepted yet."""
     if not entry.changed:
         return entry
@@ -332,7 +336,7 @@ def _build_model_specs(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec
     return {entry.spec.name: replace(entry.spec, name=entry.model_name) for entry in entries}
 
 
-def _version(entries: Sequence[CatalogEntry]) -> str:
+def _hash_definitions(entries: Sequence[CatalogEntry]) -> str:
     definitions = orjson.dumps([asdict(entry.spec) for entry in entries], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(definitions).hexdigest()
 
@@ -346,7 +350,7 @@ class _Names:
 
 
 @lru_cache(maxsize=128)
-def _names(service: str, tools: tuple[str, ...]) -> _Names:
+def _build_names(service: str, tools: tuple[str, ...]) -> _Names:
     inside = {tool: f"{service}.{tool}" for tool in tools}
     towards_models = {model_name(name): tool for tool, name in reversed(inside.items())}
     return _Names(towards_models, {tool: skeleton(name) for tool, name in inside.items()})
@@ -402,7 +406,7 @@ async def _entries(sources: Mapping[str, ConfiguredSource[ToolSource]], taken: s
 
 
 async def find_obstacles(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
-    """Yield why calls of a source fail, or ask, on this machine, a text for each such source."""
+    """Yield, for each source whose calls fail or need approval on this machine, the reason."""
     for source in sources:
         if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
             yield obstacle

@@ -15,8 +15,8 @@ WORKFLOW_SCOPE: Final = "context"
 Refusal: TypeAlias = Callable[[Exchange], str | None]
 
 
-def all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    """Return whether a list of names and globs, unless it is empty, means each of the tools of these inside names."""
+def are_all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether the patterns, if there are any, match every one of these tool names."""
     return not patterns or all(fits(name, patterns) for name in names)
 
 
@@ -40,7 +40,7 @@ class ClientRights:
             return None
         is_workflow, caller = exchange.job.workflow is not None, exchange.caller
         names = (exchange.job.call["tool"], *exchange.steering.only_tools)
-        if not all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
+        if not are_all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
             return "MCP clients may not use this tool any more (mcp.serve)."
         callers = self.find_callers(caller.name)
         if not callers:
@@ -52,6 +52,6 @@ class ClientRights:
         callers = [one for one in callers if needed <= one.scopes]
         if not callers:
             return f"The key {caller.name!r} lacks a scope that the call needs: {', '.join(sorted(needed))}."
-        if not any(all_allowed(one.bounds.tools, names) for one in callers):
+        if not any(are_all_allowed(one.bounds.tools, names) for one in callers):
             return f"The key {caller.name!r} may not use this tool any more (keys[].tools)."
         return None

@@ -42,7 +42,7 @@ class DecisionRules:
         return max((one.approvals for one in found), default=1)
 
     def policy(self, tool: str) -> str:
-        """Return the part of a tool's policy that these rules are: "" where any one decision is enough."""
+        """Return the rules that apply to a tool as text for its policy hash; "" for none."""
         found = [f"{one.approvals}:{','.join(sorted(one.levels))}" for one in self.requirements if one.names(tool)]
         return "".join(("+no_self" if self.refuses_self else "", *(f"+{each}" for each in sorted(found))))
 

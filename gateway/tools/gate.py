@@ -17,7 +17,7 @@ from gateway.contracts.errors import contained
 from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.tools.risk_level import declared_names, raised_within, raises, resembles
+from gateway.tools.risk_level import find_raising_value, list_declared_names, raises, resembles
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
             return RiskClaim(arguments, other)
     if level in (ABSENT, LOW):
         level = next((other for other in others if other not in (None, "", LOW)), level)
-    if level == LOW and (within := raised_within(arguments, declared_names(spec.parameters))) is not None:
+    if level == LOW and (within := find_raising_value(arguments, list_declared_names(spec.parameters))) is not None:
         return RiskClaim(arguments, within)
     return RiskClaim(arguments, level)
 
@@ -103,7 +103,7 @@ class Gate:
 
     def policy_hash(self, tool: str) -> str:
         """Return the SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
-        decisive = (asdict(self.policy), self._rule(tool), tool in self.assessors, self.configured.get(tool))
+        decisive = (asdict(self.policy), self._find_rule(tool), tool in self.assessors, self.configured.get(tool))
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def judge(
@@ -138,9 +138,10 @@ class Gate:
         return verdict
 
     def _judge(self, spec: ToolSpec | None, claim: RiskClaim, *, tainted: bool) -> Verdict:
+        """Return the verdict by the operator's rules, then the model's risk level, then the assessor."""
         if spec is None:
             return Verdict("error", "unknown_tool", "unknown_tool", "There is no tool of this name.")
-        rule = self._rule(spec.name)
+        rule = self._find_rule(spec.name)
         if rule == "deny":
             return Verdict("deny", "operator", "denied", f"The operator lets no call of {spec.name!r} run.")
         if rule == "confirm" or spec.requires_approval:
@@ -158,18 +159,19 @@ class Gate:
                     "risk_level_invalid",
                     f"risk_level is none of {', '.join(LEVELS)}: ask, or omit it.",
                 )
-            if rule != "floor" and self._trusts(tainted=tainted):
+            if rule != "floor" and self._trusts_model(tainted=tainted):
                 return Verdict("auto", "llm", "risk_level_low", "The model says that the risk is low.")
         return self._assess(spec, claim.arguments)
 
-    def _rule(self, tool: str) -> Rule | None:
+    def _find_rule(self, tool: str) -> Rule | None:
         found = {rule for pattern, rule in self.rules.items() if fnmatchcase(tool, pattern)}
         return next((rule for rule in _RULES if rule in found), None)
 
-    def _trusts(self, *, tainted: bool) -> bool:
+    def _trusts_model(self, *, tainted: bool) -> bool:
         return self.policy.trust_llm == "always" or (self.policy.trust_llm == "until_tainted" and not tainted)
 
     def _assess(self, spec: ToolSpec, arguments: Json) -> Verdict:
+        """Return the verdict of the tool's assessor; without one, or if it fails, the default."""
         assessor = self.assessors.get(spec.name)
         if assessor is None:
             return self.default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")

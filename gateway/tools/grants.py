@@ -196,6 +196,7 @@ class RememberedDecisions:
         return what.expires_s is not None and what.expires_s <= self._clock.time()
 
     def _build_revocation(self, what: Grant | AskBefore, by: Caller, via: Via) -> AuditLine:
+        """Return the audit line of a revoked grant or wish."""
         return AuditLine(
             tenant=what.tenant,
             caller=what.caller,

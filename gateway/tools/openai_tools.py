@@ -14,7 +14,7 @@ from gateway.tools.catalog import Catalog
 DESCRIPTION_CHARS: Final = 2000
 
 
-def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:
+def build_native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:
     """Return the definitions of tools that the client did not bring itself, each with the parameter `risk_level`.
 
     The model gets the parameters of a service's tool that the user's intent is about only after a call with wrong ones,
@@ -23,15 +23,19 @@ def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str
     offered = catalog.get_offered(exchange)
     names = {spec.name for spec in offered}
     intended = (spec for spec in catalog.get_intended(exchange) if spec.name not in names)
-    briefly = [replace(spec, description=_cut(spec.description), parameters={"type": "object"}) for spec in intended]
-    return [_native(spec) for spec in (*offered, *briefly) if spec.name not in besides]
+    briefly = [
+        replace(spec, description=_shorten_description(spec.description), parameters={"type": "object"})
+        for spec in intended
+    ]
+    return [_build_native_tool(spec) for spec in (*offered, *briefly) if spec.name not in besides]
 
 
-def _cut(description: str) -> str:
+def _shorten_description(description: str) -> str:
     return description if len(description) <= DESCRIPTION_CHARS else description[:DESCRIPTION_CHARS].rstrip() + "…"
 
 
-def _native(spec: ToolSpec) -> Json:
+def _build_native_tool(spec: ToolSpec) -> Json:
+    """Return a tool as a function of the API, with the parameter `risk_level` added."""
     parameters = spec.parameters
     properties = parameters.get("properties") or {}
     if RISK_LEVEL not in properties:

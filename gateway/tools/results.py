@@ -100,10 +100,10 @@ class Results:
 
     def is_untrusted(self, result_id: object, *, owner: Owner) -> bool:
         """Return whether the result of this id is untrusted: reading it taints a run as the tool itself does."""
-        kept = self._find(owner, result_id) if isinstance(result_id, str) else None
+        kept = self._find_kept(owner, result_id) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
 
-    def _find(self, owner: Owner, result_id: str) -> _KeptResult | None:
+    def _find_kept(self, owner: Owner, result_id: str) -> _KeptResult | None:
         kept = self._kept.get(owner[:2])
         return None if kept is None else kept.get((owner, result_id))
 
@@ -127,7 +127,8 @@ class Results:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        kept = self._find(get_owner(exchange), call.arguments["id"])
+        """Return a part of a stored result, by id, offset and length; a failure if it is gone."""
+        kept = self._find_kept(get_owner(exchange), call.arguments["id"])
         if kept is None:
             return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
         text = kept.text

@@ -40,7 +40,7 @@ def raises(value: object) -> bool:
     return False
 
 
-def raised_within(value: object, own: frozenset[str]) -> object:
+def find_raising_value(value: object, own: frozenset[str]) -> object:
     """Return the first value that raises the risk under a name like risk_level, at any depth of `value`; None: none.
 
     `own` are the names of arguments that belong to the tool.
@@ -58,7 +58,7 @@ def raised_within(value: object, own: frozenset[str]) -> object:
     return None
 
 
-def declared_names(schema: object) -> frozenset[str]:
+def list_declared_names(schema: object) -> frozenset[str]:
     """Return the names of all properties that a JSON Schema declares, at any depth."""
     names: set[str] = set()
     waiting = [schema]

@@ -29,7 +29,7 @@ class Runner:
         self._clock = clock
 
     def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
-        """Return whether the call's result is untrusted: its tool is, or it reads on in such a result."""
+        """Return whether the result is untrusted, because of the tool or of the stored result that it reads."""
         if entry.source is self._results:
             return self._results.is_untrusted(call.arguments.get("id"), owner=get_owner(exchange))
         return entry.spec.untrusted
@@ -56,6 +56,7 @@ class Runner:
             return outcome
 
     async def _run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
+        """Call the tool, count and time it, and return its cleaned and shortened result."""
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
             with contained(f"the tool {entry.spec.name!r}"):

@@ -49,23 +49,23 @@ class Schemas:
         known = self._compiled.get(spec.name)
         if known is None or known[0] is not spec.parameters:
             try:
-                check = _check(spec.parameters)
+                check = _compile_check(spec.parameters)
             except ValueError as broken:
                 return f"the definition of {spec.name!r} is broken: {broken}"
             known = self._compiled[spec.name] = spec.parameters, check
-        return _problem(known[1], arguments)
+        return _format_problems(known[1], arguments)
 
 
 def find_problem(schema: Json, arguments: Json) -> str | None:
     """Return the problem of arguments with a schema of our own, for the model, or None."""
-    return _problem(_check(schema), arguments)
+    return _format_problems(_compile_check(schema), arguments)
 
 
-def _problem(check: SchemaCheck, arguments: Json) -> str | None:
+def _format_problems(check: SchemaCheck, arguments: Json) -> str | None:
     return "; ".join(check.problems(arguments, most=PROBLEMS_LIMIT))[:2000] or None
 
 
-def _check(schema: Json) -> SchemaCheck:
+def _compile_check(schema: Json) -> SchemaCheck:
     """Compile a schema, which may be untrusted: patterns match in linear time, and nothing is fetched."""
     from jsonschema_rs import RegexOptions, validator_for
 

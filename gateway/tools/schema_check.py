@@ -43,12 +43,13 @@ class SchemaCheck:
         """Return the first problems of a value, `most` at most, each with its place. []: the value fits."""
         chars, values = len(canonical(value)), count_values(value, most=int(WORK_US / _PART_US))
         errors = self._parts * values
-        if errors * _PART_US + chars * self._us_a_char(chars) > WORK_US:
+        if errors * _PART_US + chars * self._estimate_us_per_char(chars) > WORK_US:
             return [f"it is too large to be checked: it has {values} values, and the schema {self._parts} parts"]
         few = errors <= ERRORS and self._parts * chars <= ERRORS_CHARS
         return [_format_error(error) for _, error in zip(range(most), self._errors(value, few=few), strict=False)]
 
     def _errors(self, value: Any, *, few: bool) -> "Iterator[ValidationError]":
+        """Yield the errors of a value: all if they are few, else the first one only."""
         from jsonschema_rs import ValidationError
 
         if few:
@@ -59,7 +60,7 @@ class SchemaCheck:
         except ValidationError as error:
             yield error
 
-    def _us_a_char(self, chars: int) -> float:
+    def _estimate_us_per_char(self, chars: int) -> float:
         formats_us = self._formats * _FORMAT_US
         if chars * (self._patterns.total() * _LARGEST_US + formats_us) <= WORK_US:
             return 0.0  # without a look at the patterns, which takes longer than most checks do
@@ -67,7 +68,7 @@ class SchemaCheck:
 
     @cached_property
     def _patterns_us(self) -> float:
-        return sum(count * _pattern_us(pattern) for pattern, count in self._patterns.items())
+        return sum(count * _estimate_pattern_us(pattern) for pattern, count in self._patterns.items())
 
 
 def compiles(pattern: str, *, size_bytes: int) -> bool:
@@ -142,7 +143,7 @@ def _list_patterns(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def _pattern_us(pattern: str) -> float:
+def _estimate_pattern_us(pattern: str) -> float:
     found = (us for size_bytes, us in _PATTERN_US if compiles(pattern, size_bytes=size_bytes))
     return next(found, _LARGEST_US)
 

@@ -369,7 +369,7 @@ class Tries:
         home, tried = self.home, self._asked.tried
         if self._limits.refusal is not None:
             self._limits.refusal = None
-        for having in (True, False) if self._lacks else (False,):
+        for having in (True, False) if self._knows_missing_models else (False,):
             member = home.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
             if member is not None and self._limits.refusal is None and self._enters(home):
                 return home, member
@@ -388,7 +388,7 @@ class Tries:
         return (home, None) if self._limits.refusal is None and self._may_wait(without=()) else None
 
     @property
-    def _lacks(self) -> bool:
+    def _knows_missing_models(self) -> bool:
         """Return whether an endpoint was seen to lack a model."""
         if self.model is None:
             return False

@@ -71,7 +71,7 @@ class _Silence:
         """Limit each wait from now on: `over` is called then. The timer looks often enough for the next limit, too."""
         self._limit, self._over = (limit_s, meaning), over
         if self._timer is None and limit_s < math.inf:
-            self._timer = self.loop.call_later(min(limit_s, self.idle_s), self._look)
+            self._timer = self.loop.call_later(min(limit_s, self.idle_s), self._check_silence)
 
     def call_later(self, delay_s: float, end: Callable[[], None]) -> None:
         """Call `end` after so long, in place of all limits."""
@@ -84,13 +84,13 @@ class _Silence:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         limit_s, meaning = self._limit
         waited_s = self.loop.time() - self.since_s if self._waiter is not None else 0.0
         if waited_s >= limit_s:
             self._over(meaning, limit_s)
         else:
-            self._timer = self.loop.call_later(min(limit_s - waited_s, self.idle_s), self._look)
+            self._timer = self.loop.call_later(min(limit_s - waited_s, self.idle_s), self._check_silence)
 
 
 def _do_nothing(meaning: str, limit_s: float) -> None:
@@ -134,13 +134,13 @@ class UpstreamCall:
             self._attach(upstream, request)
             head = await self._await_head()
             if head is not None or not self._unanswered or not upstream.reused:
-                return self._have(head)
+                return self._require_head(head)
             self._pool.doubt(upstream)
             if self._is_once:
-                return self._have(head)
+                return self._require_head(head)
             self._failure, self._unanswered = None, False
         self._attach(await self._pool.connect(), request)
-        return self._have(await self._await_head())
+        return self._require_head(await self._await_head())
 
     async def more(self) -> bytes:
         """Return the payload of the body that came since the last call; wait if there is none. b"" at its end.
@@ -356,7 +356,7 @@ class UpstreamCall:
             await self._silence.wait()
         return self._answer.head
 
-    def _have(self, head: ResponseHead | None) -> ResponseHead:
+    def _require_head(self, head: ResponseHead | None) -> ResponseHead:
         if head is None:
             self._raise_failure()
         assert head is not None

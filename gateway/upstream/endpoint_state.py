@@ -153,7 +153,7 @@ class Member:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
 
     def serves(self, model: str | None) -> bool:
-        """Return whether it serves a model; None, an unknown model, is served by all."""
+        """Return whether the endpoint serves a model. Every endpoint serves None, an unknown model."""
         return model is None or not self.models or is_listed_model(model, self.models)
 
     @property

@@ -113,7 +113,7 @@ class Group:
         return len(self.members) > 1 or bool(self.fallbacks)
 
     def is_telling(self, status: str) -> bool:
-        """Return whether an answer with this status is looked at before it goes to a client."""
+        """Return whether an answer with this status is inspected before a client gets it."""
         return status in self._retried or (status in SUSPECT and self.has_others)
 
     @property

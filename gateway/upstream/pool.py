@@ -127,7 +127,7 @@ class Pool:
         endpoint, loop = self.endpoint, asyncio.get_running_loop()
         where: dict[str, Any] = {"host": addresses[0], "port": endpoint.port}
         if len(addresses) > 1:
-            where = {"sock": await _first(addresses, endpoint.port)}
+            where = {"sock": await _open_first_socket(addresses, endpoint.port)}
         name = (endpoint.server_name or endpoint.host) if endpoint.tls else None
         _, connection = await loop.create_connection(
             lambda: UpstreamConnection(self), ssl=endpoint.tls, server_hostname=name, **where
@@ -178,7 +178,7 @@ class Pool:
         self.counts.up = False
 
 
-async def _first(addresses: Sequence[str], port: int) -> socket.socket:
+async def _open_first_socket(addresses: Sequence[str], port: int) -> socket.socket:
     """Return a connection to the first of several addresses that accepts. Raises OSError."""
     places: list[AddrInfoType] = []
     for address in addresses:

@@ -32,13 +32,13 @@ class Waits:
         loop = asyncio.get_running_loop()
         self._due_s[waiter] = loop.time() + self._wait_s
         if self._timer is None:
-            self._timer = loop.call_later(self._wait_s, self._look, loop)
+            self._timer = loop.call_later(self._wait_s, self._call_due, loop)
 
     def end(self, waiter: Waiter) -> None:
         """End a wait before it is over. Idempotent."""
         self._due_s.pop(waiter, None)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _call_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call the callbacks whose wait is over."""
         now_s = loop.time()
         try:
@@ -52,4 +52,4 @@ class Waits:
             self._timer = None
             if self._due_s:
                 left_s = next(iter(self._due_s.values())) - now_s
-                self._timer = loop.call_later(left_s, self._look, loop)
+                self._timer = loop.call_later(left_s, self._call_due, loop)

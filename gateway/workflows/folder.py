@@ -58,7 +58,7 @@ def load_workflows(section: WorkflowsSettings) -> FoundWorkflows:
             else:
                 warnings.append(str(unsafe))
             continue
-        document, workflow = _read(file, content)
+        document, workflow = _read_workflow(file, content)
         if not is_named and not (isinstance(document.tree, dict) and "steps" in document.tree):
             warnings.append(f"{file}: left out: it is no workflow (it has no steps)")
             continue
@@ -79,7 +79,7 @@ def load_workflows(section: WorkflowsSettings) -> FoundWorkflows:
     return FoundWorkflows(dict(sorted(workflows.items())), tuple(warnings))
 
 
-def offered_workflows(settings: Settings) -> FoundWorkflows:
+def load_offered_workflows(settings: Settings) -> FoundWorkflows:
     """Return the workflows without first-visit workflows whose tools are off. Raises ConfigError."""
     found = load_workflows(settings.workflows)
     tools = settings.tools.all
@@ -92,6 +92,7 @@ def _is_of_first_visit(workflow: Workflow, tools: Collection[str]) -> bool:
 
 
 def _list_files(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:
+    """Return the workflow files of a folder in order, and add problems with the folder."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(_SUFFIXES))
     except OSError as error:
@@ -106,7 +107,7 @@ def _list_files(folder: Path, problems: list[Problem], *, is_named: bool) -> lis
     return [folder / name for name in names[:MAX_FILES]]
 
 
-def _read(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
+def _read_workflow(file: Path, content: bytes) -> tuple[Document, Workflow | None]:
     """Return the file with its problems, and its workflow; None: it is not a valid one."""
     text, problem = "", None
     if len(content) > MAX_FILE_BYTES:
@@ -149,6 +150,7 @@ def _check_name(document: Document) -> None:
 
 
 def _check_parameters(document: Document) -> None:
+    """Report enum values and defaults that do not fit the type, and other contradictions."""
     for path in document.matches("parameters", "*"):
         if not isinstance(document.get(*path), dict):
             continue
@@ -157,19 +159,19 @@ def _check_parameters(document: Document) -> None:
         if enum == []:
             document.complain((*path, "enum"), "expected at least one value")
         for value in document.matches(*map(str, path), "enum", "*"):
-            if not _fits(document.get(*value), {"type": kind}):
+            if not _fits_schema(document.get(*value), {"type": kind}):
                 document.complain(value, f"does not fit the type {quote_word(str(kind))}")
         if default is None:
             continue
-        if not _fits(default, {"type": kind}):
+        if not _fits_schema(default, {"type": kind}):
             document.complain((*path, "default"), f"does not fit the type {quote_word(str(kind))}")
-        elif isinstance(enum, list) and enum and not _fits(default, {"enum": enum}):
+        elif isinstance(enum, list) and enum and not _fits_schema(default, {"enum": enum}):
             document.complain((*path, "default"), "is none of the values of enum")
         if document.get(*path, "required") is True:
             document.complain((*path, "default"), "a parameter that is required needs no default: keep one of the two")
 
 
-def _fits(value: object, schema: Mapping[str, object]) -> bool:
+def _fits_schema(value: object, schema: Mapping[str, object]) -> bool:
     """Return whether the value fits; an invalid schema or value counts as fitting: that is reported already."""
     from jsonschema_rs import is_valid  # 2 MB only with workflows
 
@@ -180,6 +182,7 @@ def _fits(value: object, schema: Mapping[str, object]) -> bool:
 
 
 def _check_steps(document: Document) -> None:
+    """Report missing, too many and equally named steps, and wrong references in them."""
     steps = document.get("steps")
     if steps == []:
         document.complain(("steps",), "expected at least one step")
@@ -194,13 +197,14 @@ def _check_steps(document: Document) -> None:
             twin = document.locate(("steps", names.index(name), "name"))
             document.complain((*path, "name"), f"the same name as at {twin}: each is used once")
         if isinstance(document.get(*path), dict):
-            _check_kind(document, path)
-            for place, text in _texts(document, path):
+            _check_step_kind(document, path)
+            for place, text in _step_texts(document, path):
                 for reference in dict.fromkeys(references(text)):
                     _check_reference(document, place, reference, parameters=parameters, names=names, number=i)
 
 
-def _check_kind(document: Document, path: KeyPath) -> None:
+def _check_step_kind(document: Document, path: KeyPath) -> None:
+    """Report a step that is not exactly one of tool, model and prompt."""
     given = [kind for kind in _KINDS if document.get(*path, kind) is not None]
     if not given:
         document.complain(path, "expected tool, model or prompt")
@@ -213,7 +217,7 @@ def _check_kind(document: Document, path: KeyPath) -> None:
         document.complain((*path, "with", "risk_level"), message, key=True)
 
 
-def _texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _step_texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Yield the texts of a step in which references count."""
     pending: list[KeyPath] = [(*path, "prompt"), (*path, "model"), (*path, "with")]
     while pending:
@@ -228,6 +232,7 @@ def _texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 def _check_reference(
     document: Document, place: KeyPath, reference: Reference, *, parameters: list[str], names: list[object], number: int
 ) -> None:
+    """Report a reference to a parameter that does not exist, or to a step that is not earlier."""
     written = f"{{{{{reference.kind}.{reference.name}}}}}"
     if reference.kind == "params":
         if reference.name not in parameters:

@@ -19,7 +19,7 @@ def check_parameters(workflow: Workflow, given: Json) -> Json:
         raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
 
-def workflow_usage(workflow: Workflow, parameters: Json) -> Json:
+def build_workflow_usage(workflow: Workflow, parameters: Json) -> Json:
     """Return the value of `contracts.Exchange.workflow`: a run stores its workflow as it was."""
     return {"definition": workflow.definition(), "parameters": parameters}
 

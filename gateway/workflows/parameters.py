@@ -58,7 +58,7 @@ def validate_parameters(given: Json, schema: Json) -> Json:
     validator = validator_for(schema, offline=True)
     problems: dict[str, str] = {}
     for error in validator.iter_errors(given):
-        name, problem = _problem(error, properties)
+        name, problem = _describe_problem(error, properties)
         problems.setdefault(name, problem)
         if len(problems) == PROBLEMS_LIMIT:
             break
@@ -75,9 +75,9 @@ def convert_parameters(written: Mapping[str, str], schema: Json) -> Json:
     found = {}
     for name, text in written.items():
         if name not in properties:
-            raise ParameterError(name, f"Parameter {_quote_name(name)}: {_unknown(properties)}.")
+            raise ParameterError(name, f"Parameter {_quote_name(name)}: {_describe_unknown(properties)}.")
         kind = properties[name]["type"]
-        value = _CONVERT.get(kind, _text)(text)
+        value = _CONVERT.get(kind, _convert_text)(text)
         if value is _ABSENT:
             raise ParameterError(name, f"Parameter {_quote_name(name)}: it must be {_MEANT[kind]}.")
         found[name] = value
@@ -92,19 +92,19 @@ def read_arguments(text: str, schema: Json) -> Json:
     one, or of the only string, or of the only parameter.
     """
     properties: Mapping[str, Json] = schema["properties"]
-    pairs, rest = _taken_apart(text, properties)
+    pairs, rest = _split_pairs(text, properties)
     written: dict[str, str] = {}
     for name, value in pairs:
         if name in written:
             raise ParameterError(name, f"Parameter {_quote_name(name)}: it is given twice.")
         written[name] = value
     if rest:
-        written[_taker(rest, written, schema)] = rest
+        written[_find_text_parameter(rest, written, schema)] = rest
     return validate_parameters(convert_parameters(written, schema), schema)
 
 
-def _taken_apart(text: str, properties: Mapping[str, Json]) -> tuple[list[tuple[str, str]], str]:
-    """Return the pairs in front and behind, and the text between them as it is."""
+def _split_pairs(text: str, properties: Mapping[str, Json]) -> tuple[list[tuple[str, str]], str]:
+    """Return the name=value pairs at both ends of a text, and the text between them."""
     leading: list[tuple[str, str]] = []
     trailing: list[tuple[str, str]] = []
     begin = end = -1
@@ -132,7 +132,7 @@ def _unquote_value(pair: re.Match[str]) -> str:
     return _ESCAPED.sub(r"\1", pair["single"] if pair["double"] is None else pair["double"])
 
 
-def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
+def _find_text_parameter(rest: str, written: Mapping[str, str], schema: Json) -> str:
     """Return the name of the parameter that takes the text between the pairs. Raises ParameterError."""
     properties: Mapping[str, Json] = schema["properties"]
     free = [name for name in properties if name not in written]
@@ -145,10 +145,10 @@ def _taker(rest: str, written: Mapping[str, str], schema: Json) -> str:
     if len(properties) == 1 and free:
         return free[0]
     word = rest.split(maxsplit=1)[0].partition("=")[0]
-    raise ParameterError(word, f"Parameter {_quote_name(word)}: {_unknown(properties)}; write name=value.")
+    raise ParameterError(word, f"Parameter {_quote_name(word)}: {_describe_unknown(properties)}; write name=value.")
 
 
-def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[str, str]:
+def _describe_problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[str, str]:
     """Return the name of the parameter, and its problem; never its value."""
     from jsonschema_rs import ValidationErrorKind
 
@@ -156,7 +156,7 @@ def _problem(error: "ValidationError", properties: Mapping[str, Json]) -> tuple[
     if isinstance(kind, ValidationErrorKind.Required):
         return str(kind.property), "it is required"
     if isinstance(kind, ValidationErrorKind.AdditionalProperties):
-        return str(kind.unexpected[0]), _unknown(properties)
+        return str(kind.unexpected[0]), _describe_unknown(properties)
     name = str(error.instance_path[0])
     if isinstance(kind, ValidationErrorKind.Enum):
         return name, f"it must be one of {', '.join(map(as_text, _shorten_choices(properties[name]['enum'])))}"
@@ -167,7 +167,7 @@ def _shorten_choices(choices: Sequence[object]) -> Sequence[object]:
     return choices if len(choices) <= CHOICES_LIMIT else [*choices[:CHOICES_LIMIT], "..."]
 
 
-def _unknown(properties: Mapping[str, Json]) -> str:
+def _describe_unknown(properties: Mapping[str, Json]) -> str:
     return f"there is no such parameter; there are {', '.join(properties)}" if properties else "there are no parameters"
 
 
@@ -175,26 +175,28 @@ def _quote_name(name: str) -> str:
     return ascii(name[:_NAME_CHARS])
 
 
-def _text(text: str) -> object:
+def _convert_text(text: str) -> object:
     return text
 
 
-def _integer(text: str) -> object:
+def _convert_integer(text: str) -> object:
     return int(text) if _INTEGER.fullmatch(text.strip()) else _ABSENT
 
 
-def _number(text: str) -> object:
+def _convert_number(text: str) -> object:
     if _NUMBER.fullmatch(text.strip()) is None:
         return _ABSENT
     number = float(text)
-    return _integer(text) if _INTEGER.fullmatch(text.strip()) else number if math.isfinite(number) else _ABSENT
+    return _convert_integer(text) if _INTEGER.fullmatch(text.strip()) else number if math.isfinite(number) else _ABSENT
 
 
-def _boolean(text: str) -> object:
+def _convert_boolean(text: str) -> object:
     return {"true": True, "false": False}.get(text.strip().lower(), _ABSENT)
 
 
 def _build_json_converter(kind: type) -> Callable[[str], object]:
+    """Return a function that parses a text as JSON of this type; _ABSENT if it is not."""
+
     def convert(text: str) -> object:
         try:
             value = strict_json.loads(text)
@@ -206,10 +208,10 @@ def _build_json_converter(kind: type) -> Callable[[str], object]:
 
 
 _CONVERT: Mapping[str, Callable[[str], object]] = {
-    "string": _text,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
+    "string": _convert_text,
+    "integer": _convert_integer,
+    "number": _convert_number,
+    "boolean": _convert_boolean,
     "array": _build_json_converter(list),
     "object": _build_json_converter(dict),
 }

@@ -50,7 +50,7 @@ class Config(BaseModel):
 
     @field_validator("phrases")
     @classmethod
-    def _say_something(cls, phrases: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    def _require_visible_characters(cls, phrases: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
         for name, listed in phrases.items():
             for number, phrase in enumerate(listed):
                 if not _fold_phrase(phrase):

@@ -90,7 +90,7 @@ class MemoryStage:
         self._host = host
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        whose, text = _whose(exchange), last_user_text(exchange.body.get("messages"))
+        whose, text = _find_owner(exchange), last_user_text(exchange.body.get("messages"))
         request = _request(exchange)
         done: _Done | None = None
         known: Sequence[Memory] = ()
@@ -167,7 +167,7 @@ class MemoryStage:
         return _Done(note, {"forgotten": [*map(_view, gone[:_TOLD])], "count": n_gone}, frozenset(ids))
 
 
-def _whose(exchange: Exchange) -> _Whose:
+def _find_owner(exchange: Exchange) -> _Whose:
     owner = memory_owner(user=exchange.user, key=exchange.caller.name)
     return _Whose(exchange.caller.tenant, owner, exchange.conversation if exchange.user is None else None)
 

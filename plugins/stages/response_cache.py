@@ -104,20 +104,20 @@ class ResponseCache:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         fields = _fields(exchange.origin.header)
         wants = {name.decode(): age for name, age in _DIRECTIVE.findall(fields.get(b"cache-control", b"").lower())}
-        why = "Cache-Control: no-store" if "no-store" in wants else self._never(exchange.body)
+        why = "Cache-Control: no-store" if "no-store" in wants else self._find_bypass_reason(exchange.body)
         key = None if why else self._key(exchange, fields)
         if key is None:
             return await self._bypass_cache(exchange, call_next, why or "it is nested too deeply")
         max_age_s = 0.0 if "no-cache" in wants else float(wants.get("max-age") or "inf")
         if exchange.dry:
-            found = "an answer is kept" if self._fresh(key, max_age_s) else "no answer is kept yet"
+            found = "an answer is kept" if self._find_fresh_answer(key, max_age_s) else "no answer is kept yet"
             return await call_next(_with_remark(exchange, found))
         while max_age_s:
-            if (kept := self._fresh(key, max_age_s)) is not None:
+            if (kept := self._find_fresh_answer(key, max_age_s)) is not None:
                 self._count("hit")
                 return _replay_answer(kept)
             if (flight := self._flights.get(key)) is None:
-                return await self._flown(key, exchange, call_next)
+                return await self._ask_and_share(key, exchange, call_next)
             if not await self._await_flight(flight):
                 break
         return await self._ask_model(key, exchange, call_next, None)
@@ -128,7 +128,7 @@ class ResponseCache:
         self._count("bypass")
         return replace(await call_next(exchange), cache="bypass")
 
-    def _never(self, body: Json) -> str:
+    def _find_bypass_reason(self, body: Json) -> str:
         """Return why no answer to such a request is kept, or "".
 
         An answer of a model that searches by itself depends on more than the request.
@@ -164,7 +164,7 @@ class ResponseCache:
             digest.update(part)
         return digest.digest()
 
-    def _fresh(self, key: bytes, max_age_s: float) -> _CachedAnswer | None:
+    def _find_fresh_answer(self, key: bytes, max_age_s: float) -> _CachedAnswer | None:
         kept = self._kept.get(key)
         if kept is None or self._host.clock.monotonic() - kept.since_s > max_age_s:
             return None
@@ -179,13 +179,13 @@ class ResponseCache:
             return False
         return not flight.in_vain
 
-    async def _flown(self, key: bytes, exchange: Exchange, call_next: Handler) -> Reply:
-        """Ask the model, for equal requests that come meanwhile, too."""
+    async def _ask_and_share(self, key: bytes, exchange: Exchange, call_next: Handler) -> Reply:
+        """Call the model once, for this request and for equal requests that arrive meanwhile."""
         flight = self._flights[key] = _Flight()
         try:
             return await self._ask_model(key, exchange, call_next, flight)
         except BaseException as error:
-            self._land(key, flight, in_vain=isinstance(error, Exception))
+            self._end_flight(key, flight, in_vain=isinstance(error, Exception))
             raise
 
     async def _ask_model(self, key: bytes, exchange: Exchange, call_next: Handler, flight: _Flight | None) -> Reply:
@@ -205,20 +205,20 @@ class ResponseCache:
             try:
                 await reply.stream(take)
             except BaseException as error:
-                self._land(key, flight, in_vain=isinstance(error, Exception))
+                self._end_flight(key, flight, in_vain=isinstance(error, Exception))
                 raise
             chunks = taking.whole()
             if chunks is not None:
                 self._keep(key, chunks)
-            self._land(key, flight, in_vain=chunks is None)
+            self._end_flight(key, flight, in_vain=chunks is None)
 
         async def release() -> None:
-            self._land(key, flight, in_vain=False)  # nothing, unless its client left before the end
+            self._end_flight(key, flight, in_vain=False)  # nothing, unless its client left before the end
             await reply.release()
 
         return replace(reply, stream=stream, release=release, cache="miss")
 
-    def _land(self, key: bytes, flight: _Flight | None, *, in_vain: bool) -> None:
+    def _end_flight(self, key: bytes, flight: _Flight | None, *, in_vain: bool) -> None:
         if flight is not None and self._flights.get(key) is flight:
             del self._flights[key]
             flight.in_vain = in_vain

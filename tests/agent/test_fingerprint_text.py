@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.agent.fingerprint_text import TELLING_BYTES, telling_texts
+from gateway.agent.fingerprint_text import TELLING_BYTES, extract_fingerprint_texts
 from gateway.contracts.storage.store import Json
 
 LONG = "A text that is long enough to be recognised by itself, wherever it stands."
@@ -41,7 +41,7 @@ SAME: dict[str, tuple[Json, Json]] = {
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
 def test_equivalent_texts_share_a_fingerprint(one: Json, other: Json) -> None:
-    assert set(telling_texts(one)) & set(telling_texts(other))
+    assert set(extract_fingerprint_texts(one)) & set(extract_fingerprint_texts(other))
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,21 @@ def test_equivalent_texts_share_a_fingerprint(one: Json, other: Json) -> None:
 )
 def test_short_or_textless_fields_yield_no_fingerprint_text(message: Json) -> None:
     """Names, ids, what is no text, and texts and values that are short."""
-    assert telling_texts(message) == []
+    assert extract_fingerprint_texts(message) == []
 
 
 def test_each_text_is_fingerprinted_once() -> None:
     """The length is that in bytes."""
     message = {"content": LONG, "reasoning_content": OTHER, "reasoning": OTHER, **call(ARGUMENTS)}
-    assert len(telling_texts(message)) == 3
-    assert len(telling_texts({"content": "\u00e9" * (TELLING_BYTES // 2)})) == 1
-    assert not set(telling_texts({"content": LONG})) & set(telling_texts({"content": OTHER}))
+    assert len(extract_fingerprint_texts(message)) == 3
+    assert len(extract_fingerprint_texts({"content": "\u00e9" * (TELLING_BYTES // 2)})) == 1
+    assert not set(extract_fingerprint_texts({"content": LONG})) & set(extract_fingerprint_texts({"content": OTHER}))
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a": "\\ud800' + "x" * 60 + '"}', '{"a": 1e400}' + "x" * 60])
 def test_malformed_arguments_are_fingerprinted_as_text(arguments: str) -> None:
     """Too deep, not to be written, or no JSON."""
-    assert len(telling_texts(call(arguments))) == 1
+    assert len(extract_fingerprint_texts(call(arguments))) == 1
 
 
 def test_deeply_nested_values_are_fingerprinted() -> None:
@@ -81,4 +81,4 @@ def test_deeply_nested_values_are_fingerprinted() -> None:
     value: object = LONG
     for _ in range(50_000):
         value = [value]
-    assert set(telling_texts({"x": value})) == set(telling_texts({"content": LONG}))
+    assert set(extract_fingerprint_texts({"x": value})) == set(extract_fingerprint_texts({"content": LONG}))

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent.budget import timeout
 from gateway.agent.loop import Finish, Loop
-from gateway.agent.run_metrics import LEFT, get_run_outcome, last_chunks, note_end, stored_answer
+from gateway.agent.run_metrics import LEFT, build_last_chunks, build_stored_answer, get_run_outcome, record_run_end
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
@@ -41,7 +41,7 @@ def test_run_metrics_count_each_finished_run_once() -> None:
         LoopLimits(), lambda call, call_id: pytest.fail("nothing is judged"), frozenset(), lambda: "", "run_1", asked=3
     )
     for outcome in ("completed", LEFT, "awaiting_approval"):  # two of them are no ends
-        note_end(loop, outcome, counters, trace=None, run=None, is_lost=False)
+        record_run_end(loop, outcome, counters, trace=None, run=None, is_lost=False)
     counted = dict(counters.collect_counts())
     assert {labels: values for (name, labels), values in counted.items() if name == "gateway_agent_runs"} == {
         ("completed",): (1,)
@@ -73,14 +73,14 @@ def test_trace_reports_whether_its_run_continues_elsewhere(
     run = None if state is None else replace(build_run_record(exchange, now_s=0.0), state=state)
     trace = RunTrace(TraceContext("0" * 31 + "1", "0" * 15 + "1", sampled=True), 0.0)
     loop = Loop(LoopLimits(), lambda call, call_id: pytest.fail("none"), frozenset(), lambda: "", "run_1")
-    note_end(loop, outcome, ContextCounters(), trace=trace, run=run, is_lost=is_lost)
+    record_run_end(loop, outcome, ContextCounters(), trace=trace, run=run, is_lost=is_lost)
     assert (trace.outcome, trace.goes_on) == (outcome, goes_on)
 
 
 def test_stored_answer_contains_text_reason_and_usage() -> None:
     """Its text as one; the tokens as they are told."""
     usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
-    assert orjson.loads(stored_answer(Finish("", "length"), said=["a", "b"], usage=usage)) == {
+    assert orjson.loads(build_stored_answer(Finish("", "length"), said=["a", "b"], usage=usage)) == {
         "content": "ab",
         "tool_calls": [],
         "finish_reason": "length",
@@ -93,11 +93,11 @@ def test_last_chunks_carry_question_run_end_and_usage() -> None:
     """Each where the client gets it; facts of the turn stand beside those of the tokens."""
     run = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
     usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
-    plain = last_chunks(Finish("", "stop"), run, "completed", usage=usage, context={}, asked=None)
+    plain = build_last_chunks(Finish("", "stop"), run, "completed", usage=usage, context={}, asked=None)
     assert plain == [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, usage]
     events = replace(run, delivery=replace(run.delivery, events=True))
     asked: Json = {"type": "approval.required"}
-    told = last_chunks(Finish("", "stop"), events, "completed", usage=usage, context={"a": 1}, asked=asked)
+    told = build_last_chunks(Finish("", "stop"), events, "completed", usage=usage, context={"a": 1}, asked=asked)
     assert [one["context"] for one in told[:2]] == [  # type: ignore[index]
         asked,
         {"type": "run.finished", "run_id": "run_1", "state": "completed"},

@@ -4,7 +4,14 @@ import pytest
 
 from gateway.agent.loop import Loop
 from gateway.agent.progress import RunProgress
-from gateway.agent.upstream_recovery import FIRST_S, LONGEST_S, TRIES, build_parked_error, is_resumable, pause_s
+from gateway.agent.upstream_recovery import (
+    FIRST_S,
+    LONGEST_S,
+    TRIES,
+    build_parked_error,
+    get_retry_pause_s,
+    is_resumable,
+)
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.store import Json
@@ -17,18 +24,18 @@ from .models import exchange
 def test_retry_pauses_grow_and_are_limited_in_number(code: str) -> None:
     """Unless the upstream says how long it is; never longer than the run may take."""
     error = GatewayError(code, "")
-    pauses = [pause_s(error, tries=n, left_s=100) for n in range(TRIES)]
+    pauses = [get_retry_pause_s(error, tries=n, left_s=100) for n in range(TRIES)]
     assert pauses == sorted(pauses, key=float) and pauses[0] == FIRST_S and pauses[-1] == LONGEST_S  # type: ignore[arg-type]
-    assert pause_s(error, tries=TRIES, left_s=100) is None
+    assert get_retry_pause_s(error, tries=TRIES, left_s=100) is None
     told = GatewayError(code, "", retry_after_s=7)
-    assert pause_s(told, tries=0, left_s=100) == 7
-    assert pause_s(told, tries=0, left_s=7) is None and pause_s(error, tries=0, left_s=-1) is None
+    assert get_retry_pause_s(told, tries=0, left_s=100) == 7
+    assert get_retry_pause_s(told, tries=0, left_s=7) is None and get_retry_pause_s(error, tries=0, left_s=-1) is None
 
 
 @pytest.mark.parametrize("code", ["upstream_refused", "upstream_rejected", "agent_timeout", "store_full"])
 def test_permanent_upstream_errors_are_not_retried(code: str) -> None:
     """Whatever is said of a time."""
-    assert pause_s(GatewayError(code, "", retry_after_s=1), tries=0, left_s=100) is None
+    assert get_retry_pause_s(GatewayError(code, "", retry_after_s=1), tries=0, left_s=100) is None
 
 
 @pytest.mark.parametrize(

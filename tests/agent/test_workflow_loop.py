@@ -250,10 +250,10 @@ def test_workflow_error_names_its_step() -> None:
     run = script(ROWS, SAID, n=3)
     ran(run, run.begin(), "3")
     error = GatewayError("upstream_error", "It broke.", param="x", retry_after_s=2.0)
-    named = run.at_step(error)
+    named = run.add_step_to_error(error)
     assert named.message == "It broke. That was the step 'said' of the workflow 'w' (run run_1)."
     assert (named.code, named.facts, named.param, named.retry_after_s) == (error.code, error.facts, "x", 2.0)
-    settled = run.at_step(error.after_effects())
+    settled = run.add_step_to_error(error.after_effects())
     assert (settled.settled, settled.facts.status) == (True, 422) and "'said'" in settled.message
 
 
@@ -261,7 +261,7 @@ def test_workflow_failure_is_not_wrapped_with_its_step_again() -> None:
     """It names its step already."""
     run = script(ROWS, n=3)
     error = GatewayError("workflow_failed", "The workflow 'w' ended at its step 'rows': no.")
-    assert run.at_step(error) is error
+    assert run.add_step_to_error(error) is error
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "content_filter"])

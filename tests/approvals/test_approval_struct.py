@@ -11,10 +11,10 @@ from gateway.approvals.approval_struct import (
     build_approval_view,
     build_noted_view,
 )
+from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.storage.endorsements import Endorsement, endorsements_text
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.views import dump_view
-from gateway.jsontext.canonical import call_sha256
 from tests.plugins.stores.records import approval
 
 EDITED = '{"command":"make -n"}'

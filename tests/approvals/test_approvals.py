@@ -8,7 +8,7 @@ import pytest
 
 from gateway.approvals import approvals as approvals_module
 from gateway.approvals.approvals import Decision
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
@@ -221,7 +221,7 @@ async def test_edited_call_is_checked_by_the_gate(room: Room) -> None:
     assert (after.edited, after.arguments) == ('{"command":"make -n"}', '{"command":"make"}')
     (row,) = await room.store.audit(after=0, limit=9)
     assert row.line.sha256 == call_sha256("execute_command", '{"command":"make -n"}')
-    assert approval_view(after)["edited_arguments"] == {"command": "make -n"}
+    assert build_approval_view(after)["edited_arguments"] == {"command": "make -n"}
 
 
 async def test_edit_without_changes_is_ignored(room: Room) -> None:

@@ -19,9 +19,9 @@ from gateway.approvals.escaping import (
     count_hidden,
     escape_line,
     fence_text,
-    shown_arguments,
-    shown_json,
-    shown_name,
+    format_shown_arguments,
+    format_shown_json,
+    format_shown_name,
 )
 from gateway.contracts.canonical_json import canonical
 
@@ -78,13 +78,13 @@ def test_escaped_line_can_be_unescaped(text: str) -> None:
 )
 def test_shown_json_can_be_unescaped(value: object) -> None:
     """It is the canonical JSON, but for what does not show in that."""
-    assert read_back(shown_json(value), json=True) == canonical(value)
+    assert read_back(format_shown_json(value), json=True) == canonical(value)
 
 
 @given(TEXTS)
 def test_escaped_text_contains_only_visible_characters(text: str) -> None:
     """One line; no control, format, private, lone or unassigned character, and no white space but few spaces."""
-    for line in (escape_line(text), shown_json(text)):
+    for line in (escape_line(text), format_shown_json(text)):
         assert all(c == " " or unicodedata.category(c) not in UNSEEN for c in line)
         assert " " * 9 not in line
 
@@ -162,7 +162,7 @@ def test_truncated_text_reports_length_and_hash() -> None:
     """Behind the limit: how many characters, and the hash of them."""
     assert escape_line("ls -la; rm -rf /", 6) == f"ls -la\\{{10 more characters, SHA-256 {sha256('; rm -rf /')}}}"
     assert escape_line("ls -la", 6) == "ls -la"
-    assert shown_json("ls\\", 4) == '"ls\\{3 more characters, SHA-256 ' + sha256('\\\\"') + "}"
+    assert format_shown_json("ls\\", 4) == '"ls\\{3 more characters, SHA-256 ' + sha256('\\\\"') + "}"
 
 
 def test_arguments_are_shown_on_one_line_each() -> None:
@@ -174,26 +174,26 @@ def test_arguments_are_shown_on_one_line_each() -> None:
         "!": 1.0,
         "": [],
     }
-    assert shown_arguments(arguments).split("\n") == [
+    assert format_shown_arguments(arguments).split("\n") == [
         '"": []',
         '"!": 1.0',
         '"a: 1\\nb": {"a":"\\u{200b}","z":[null,true]}',
         'command: "echo \\"hi\\"\\n"',
         "timeout_s: 5",
     ]
-    assert shown_arguments({}) == "(no arguments)"
-    assert shown_arguments({}, language="zh") == "（没有参数）"
+    assert format_shown_arguments({}) == "(no arguments)"
+    assert format_shown_arguments({}, language="zh") == "（没有参数）"
 
 
 @given(st.dictionaries(TEXTS, TEXTS, max_size=4), st.dictionaries(TEXTS, TEXTS, max_size=4))
 def test_different_arguments_are_shown_differently(some: dict[str, str], others: dict[str, str]) -> None:
     """A person can tell any two calls apart."""
-    assert (shown_arguments(some) == shown_arguments(others)) == (some == others)
+    assert (format_shown_arguments(some) == format_shown_arguments(others)) == (some == others)
 
 
 def test_long_argument_does_not_displace_a_short_one() -> None:
     """Short ones are whole; long ones share what is left, in whatever order."""
-    lines = shown_arguments({"a": "x" * 99_998, "b": "y" * 99_998, "path": "z"}).split("\n")
+    lines = format_shown_arguments({"a": "x" * 99_998, "b": "y" * 99_998, "path": "z"}).split("\n")
     assert lines[2] == 'path: "z"'
     more = [re.search(r"\\\{(\d+) more characters, SHA-256 [0-9a-f]{64}\}[xy]{999}\"$", line) for line in lines[:2]]
     first, second = (int(found[1]) for found in more if found)
@@ -204,7 +204,7 @@ def test_long_argument_does_not_displace_a_short_one() -> None:
 def test_many_arguments_are_truncated_with_a_count() -> None:
     """30 lines, how many more there are, and the last 10."""
     arguments = {f"a{i:03}": i for i in range(100)}
-    lines = shown_arguments(arguments).split("\n")
+    lines = format_shown_arguments(arguments).split("\n")
     rest = canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
     assert len(lines) == ARGUMENTS_LINES + 1 and lines[-1] == "a099: 99"
     assert lines[30] == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
@@ -216,7 +216,7 @@ def test_many_arguments_are_truncated_with_a_count() -> None:
 def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
     """Behind a note that counts what stands between, by characters and lines; no escape is cut in half."""
     text = "-" * offset + filler * 30_000 + "; the end"
-    line = shown_arguments({"command": text})
+    line = format_shown_arguments({"command": text})
     _, note, end = re.split(r"(\\\{\d+ more characters(?: in \d+ lines)?, SHA-256 [0-9a-f]{64}\})", line)
     assert end.endswith('; the end"')
     hidden = count_hidden({"command": text})
@@ -231,7 +231,7 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
 def test_completely_shown_call_has_no_hidden_part() -> None:
     assert count_hidden({"command": "x" * (ARGUMENTS_CHARS - 2)}) is None
     assert count_hidden({}) is None
-    assert shown_arguments({"n " * 200: 1}, whole=True) == f'"{"n " * 200}": 1'
+    assert format_shown_arguments({"n " * 200: 1}, whole=True) == f'"{"n " * 200}": 1'
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,8 @@ def test_completely_shown_call_has_no_hidden_part() -> None:
 )
 def test_confusable_text_is_followed_by_an_ascii_remark(value: str, remark: str) -> None:
     """The line is followed by a remark that spells the place in ASCII."""
-    assert shown_arguments({"x": value}).split("\n")[1:] == [remark]
-    remarks = shown_arguments({"x": value}, language="zh").split("\n")[1:]
+    assert format_shown_arguments({"x": value}).split("\n")[1:] == [remark]
+    remarks = format_shown_arguments({"x": value}, language="zh").split("\n")[1:]
     assert len(remarks) == 1 and remarks[0].startswith("! 含有")
 
 
@@ -285,12 +285,12 @@ def test_confusable_text_is_followed_by_an_ascii_remark(value: str, remark: str)
 )
 def test_ordinary_text_gets_no_mixed_script_warning(value: str) -> None:
     """Words of one script, also side by side; Chinese, Japanese and Korean mix with all."""
-    assert "\n" not in shown_arguments({"x": value})
+    assert "\n" not in format_shown_arguments({"x": value})
 
 
 def test_mixed_script_warnings_are_bounded() -> None:
     """Five places of 40 characters."""
-    _, remark = shown_arguments({"x": ("\u0430a" * 100 + " ") * 100}).split("\n")
+    _, remark = format_shown_arguments({"x": ("\u0430a" * 100 + " ") * 100}).split("\n")
     assert remark.count("Cyrillic") == 5
     assert len(remark) < 5 * 400
 
@@ -319,7 +319,7 @@ def test_inline_code_is_not_ended_by_its_text(text: str) -> None:
 @pytest.mark.parametrize("name", ["execute_sql", "git.commit", "a-b__c", "x" * 100])
 def test_a_plain_name_is_shown_as_it_is(name: str) -> None:
     """Tools and services are called so."""
-    assert shown_name(name) == name
+    assert format_shown_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_plain_name_is_shown_as_it_is(name: str) -> None:
 )
 def test_name_that_is_not_plain_is_quoted(name: str, written: str) -> None:
     """So it cannot pass for a plain one."""
-    assert shown_name(name) == written
+    assert format_shown_name(name) == written
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
     """100,000 characters whole, and as much as a call shows: a few microseconds a character."""
     effort = Effort()
     escape_line(text)
-    shown_arguments({"x": text, "y": [text], text: 1})
+    format_shown_arguments({"x": text, "y": [text], text: 1})
     fence_text(text)
     assert effort.cpu_s < 2
 
@@ -357,4 +357,4 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
 def test_deep_arguments_are_shown() -> None:
     """As deep as orjson reads them."""
     value = orjson.loads("[" * 1000 + "]" * 1000)
-    assert shown_arguments({"x": value}) == f"x: {'[' * 1000}{']' * 1000}"
+    assert format_shown_arguments({"x": value}) == f"x: {'[' * 1000}{']' * 1000}"

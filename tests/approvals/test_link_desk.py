@@ -8,7 +8,7 @@ from gateway.api.decisions import resume_runs
 from gateway.approvals.approvals import Decision
 from gateway.approvals.link_desk import FORM_S, LinkDesk
 from gateway.approvals.links import Links
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
@@ -44,13 +44,13 @@ class Desk:
         await self.links.prepare()
         found = await self.room.store.approval("ap_1", tenant="acme")
         assert found is not None
-        return str(self.links.address(URL, entry(), approval_view(found), tenant="acme")).partition("=")[2]
+        return str(self.links.address(URL, entry(), build_approval_view(found), tenant="acme")).partition("=")[2]
 
     async def state(self, link: str) -> str:
-        return (await self.desk.look(link)).state
+        return (await self.desk.get_linked_call(link)).state
 
     async def decide(self, link: str, *, approve: bool = True) -> str:
-        page = await self.desk.look(link)
+        page = await self.desk.get_linked_call(link)
         return (await self.desk.decide(link, page.form_token, approve=approve, reason=None)).state
 
     async def refused(self, link: str) -> str:
@@ -100,7 +100,7 @@ async def test_link_is_bound_to_the_displayed_call(room: Room) -> None:
     await room.ask(1, required=2)
     desk = Desk(room)
     link = await desk.link()
-    page = await desk.desk.look(link)
+    page = await desk.desk.get_linked_call(link)
     edit = Decision(approve=True, via="rest", arguments={"command": "make -n"})
     await room.approvals.decide("ap_1", edit, caller=BOSS)
     with pytest.raises(GatewayError, match="changed"):
@@ -117,7 +117,7 @@ async def test_link_page_form_expires_after_an_hour(room: Room) -> None:
     await room.ask(1)
     desk = Desk(room)
     link = await desk.link()
-    page = await desk.desk.look(link)
+    page = await desk.desk.get_linked_call(link)
     room.clock.advance(FORM_S - 1)
     with pytest.raises(GatewayError, match="open for too long"):
         await desk.desk.decide(link, page.form_token + "\u00e9", approve=True, reason=None)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.approvals.links import LONGEST, LinkPayload, Links
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.config.schema.approvals import Notify
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval
@@ -33,7 +33,7 @@ async def links(store: SqliteStore, *notify: Notify) -> Links:
 
 
 def token(made: Links, notify: Notify) -> str:
-    address = made.address(URL, notify, approval_view(approval()), tenant="acme")
+    address = made.address(URL, notify, build_approval_view(approval()), tenant="acme")
     assert address is not None and address.startswith(f"{URL}/link?token=")
     return address.partition("=")[2]
 
@@ -44,7 +44,7 @@ async def test_link_is_deterministic_and_valid_on_every_worker(store: SqliteStor
     text = token(one, entry())
     assert text == token(one, entry()) == token(other, entry())
     assert other.verify_link(text) == LinkPayload("ap_1", "acme", "a" * 64, "oncall", 1000.0)
-    assert one.address(URL, entry(None), approval_view(approval()), tenant="acme") is None
+    assert one.address(URL, entry(None), build_approval_view(approval()), tenant="acme") is None
 
 
 async def test_forged_or_foreign_links_do_not_verify(store: SqliteStore) -> None:

@@ -11,15 +11,15 @@ from gateway.approvals.texts import (
     AnswerOptions,
     ApprovalDescription,
     ApprovalQuestion,
-    approval_link,
-    cancelled_text,
+    build_approval_link,
     detect_language,
-    expired_text,
-    refused_here_text,
-    rejected_text,
-    resumed_elsewhere_text,
-    turn_text,
-    unknown_text,
+    format_cancelled_text,
+    format_expired_text,
+    format_refused_here_text,
+    format_rejected_text,
+    format_resumed_elsewhere,
+    format_turn_text,
+    format_unknown_text,
 )
 from gateway.contracts.chat_decisions import ChatDecision
 
@@ -44,7 +44,7 @@ def turn(
     *approvals: ApprovalDescription, console_url: str | None = None, left_s: float = 900.0, language: Language = "en"
 ) -> str:
     expires_s, answering = NOW_S + left_s, AnswerOptions(console_url=console_url)
-    return turn_text(
+    return format_turn_text(
         ApprovalQuestion(approvals=approvals, expires_s=expires_s, now_s=NOW_S, language=language, answering=answering)
     )
 
@@ -123,7 +123,7 @@ def test_text_contains_links_only_with_a_console_url() -> None:
     assert f"Or decide in a browser: <{base}/approvals/{ID}>" in turn(CALL, console_url=base)
     both = turn(CALL, SECOND, console_url=base, language="zh")
     assert f"也可以在浏览器中决定：<{base}/approvals/{ID}> <{base}/approvals/{OTHER}>" in both
-    assert approval_link(base, OTHER) == f"{base}/approvals/{OTHER}"
+    assert build_approval_link(base, OTHER) == f"{base}/approvals/{OTHER}"
 
 
 def commands(text: str) -> list[str]:
@@ -139,7 +139,7 @@ def asking(answering: AnswerOptions, *, language: Language = "en") -> str:
         language=language,
         answering=answering,
     )
-    return turn_text(question)
+    return format_turn_text(question)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -172,11 +172,11 @@ def test_reader_without_scope_sees_deciders_and_no_reply_lines(language: Languag
 
 def test_rejection_text_names_the_call_and_reason() -> None:
     """With the reason, if there is one."""
-    assert rejected_text("execute_sql", None) == "The call of `execute_sql` was rejected. Nothing ran."
-    assert rejected_text("execute_sql", "use `dev`") == (
+    assert format_rejected_text("execute_sql", None) == "The call of `execute_sql` was rejected. Nothing ran."
+    assert format_rejected_text("execute_sql", "use `dev`") == (
         "The call of `execute_sql` was rejected, because: `` use `dev` ``. Nothing ran."
     )
-    assert rejected_text("execute_sql", "不对", language="zh") == (
+    assert format_rejected_text("execute_sql", "不对", language="zh") == (
         "对 `execute_sql` 的调用已被拒绝，原因：`不对`。没有执行任何操作。"
     )
 
@@ -184,10 +184,10 @@ def test_rejection_text_names_the_call_and_reason() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        lambda ran, language: rejected_text("execute_sql", None, ran_before=ran, language=language),
-        lambda ran, language: expired_text("execute_sql", ran_before=ran, language=language),
-        lambda ran, language: cancelled_text("execute_sql", ran_before=ran, language=language),
-        lambda ran, language: refused_here_text(
+        lambda ran, language: format_rejected_text("execute_sql", None, ran_before=ran, language=language),
+        lambda ran, language: format_expired_text("execute_sql", ran_before=ran, language=language),
+        lambda ran, language: format_cancelled_text("execute_sql", ran_before=ran, language=language),
+        lambda ran, language: format_refused_here_text(
             ApprovalDescription(id=ID, tool="execute_sql", arguments={}), ran_before=ran, language=language
         ),
     ],
@@ -205,7 +205,7 @@ def test_outcome_texts_count_calls_that_ran_before(text: Callable[[int, Language
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_refusal_text_shows_the_call_without_reply_lines(language: Language) -> None:
     """No line to answer with."""
-    text = refused_here_text(CALL, language=language)
+    text = format_refused_here_text(CALL, language=language)
     assert 'command: "rm -rf build"' in text and "it deletes files" in text
     assert ID not in text
 
@@ -213,7 +213,7 @@ def test_refusal_text_shows_the_call_without_reply_lines(language: Language) -> 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_unknown_outcome_text_names_the_resume_request(language: Language) -> None:
     """The route and what to send there."""
-    text = unknown_text("execute_sql", run_id="run_7", step=3, language=language)
+    text = format_unknown_text("execute_sql", run_id="run_7", step=3, language=language)
     assert "`POST /context/runs/run_7/resume`" in text
     assert '`{"step": 3, "as": "done"}`' in text and "`retry`" in text and "`failed`" in text
 
@@ -221,7 +221,7 @@ def test_unknown_outcome_text_names_the_resume_request(language: Language) -> No
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_text_names_the_run_resumed_elsewhere(language: Language) -> None:
     """By its id."""
-    assert "`run_7`" in resumed_elsewhere_text("run_7", language=language)
+    assert "`run_7`" in format_resumed_elsewhere("run_7", language=language)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ import hmac
 import orjson
 import pytest
 
-from gateway.approvals.webhook_message import approval_notice, build_message_id, webhook_headers, webhook_key
+from gateway.approvals.webhook_message import (
+    build_approval_notice,
+    build_message_id,
+    build_webhook_headers,
+    decode_webhook_key,
+)
 
 #: The example of the reference implementations of Standard Webhooks.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -16,10 +21,10 @@ ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
 
 def test_the_signature_is_that_of_the_reference_implementations() -> None:
     """Their published example."""
-    headers = webhook_headers(
+    headers = build_webhook_headers(
         b'{"test": 2432232314}',
         message_id="msg_p5jXN8AQM9LWM0D4loKWxJek",
-        key=webhook_key(SECRET),
+        key=decode_webhook_key(SECRET),
         now_s=1614265330.9,
     )
     assert headers == {
@@ -32,9 +37,9 @@ def test_the_signature_is_that_of_the_reference_implementations() -> None:
 
 def test_webhook_signature_is_verifiable_from_headers_and_body() -> None:
     """From the header lines and the bytes of the body alone; a second attempt differs in time and signature only."""
-    key, body = webhook_key("a secret of our own"), b"{}\n"
-    first = webhook_headers(body, message_id=ID, key=key, now_s=1000.0)
-    again = webhook_headers(body, message_id=ID, key=key, now_s=1060.0)
+    key, body = decode_webhook_key("a secret of our own"), b"{}\n"
+    first = build_webhook_headers(body, message_id=ID, key=key, now_s=1000.0)
+    again = build_webhook_headers(body, message_id=ID, key=key, now_s=1060.0)
     for headers in (first, again):
         signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
         digest = hmac.new(b"a secret of our own", signed, hashlib.sha256).digest()
@@ -45,16 +50,16 @@ def test_webhook_signature_is_verifiable_from_headers_and_body() -> None:
 
 def test_a_secret_is_base64_or_text() -> None:
     """By its prefix; bytes of the environment that are not UTF-8 are kept."""
-    assert webhook_key("whsec_" + base64.b64encode(b"\x00\xff" * 12).decode()) == b"\x00\xff" * 12
-    assert webhook_key("plain ü") == "plain ü".encode()
-    assert webhook_key("\udcff") == b"\xff"
+    assert decode_webhook_key("whsec_" + base64.b64encode(b"\x00\xff" * 12).decode()) == b"\x00\xff" * 12
+    assert decode_webhook_key("plain ü") == "plain ü".encode()
+    assert decode_webhook_key("\udcff") == b"\xff"
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_c2VjcmV0 c2VjcmV0", "whsec_abc", "whsec_ü", "\ud800secret"])
 def test_invalid_webhook_secret_is_refused_without_being_shown(secret: str) -> None:
     """The text says what to do, and never what the secret was."""
     with pytest.raises(ValueError, match="webhook secret") as raised:
-        webhook_key(secret)
+        decode_webhook_key(secret)
     assert secret.removeprefix("whsec_") == "" or secret.removeprefix("whsec_") not in str(raised.value)
 
 
@@ -76,7 +81,7 @@ def test_notice_body_describes_the_pending_call_expiry_and_link() -> None:
         "expires_at": 1763790000.5,
         **ALONE,
     }
-    body = approval_notice(view, link=f"https://gw.example/console#{ID}", decision_link=None)
+    body = build_approval_notice(view, link=f"https://gw.example/console#{ID}", decision_link=None)
     assert orjson.loads(body) == {
         "type": "approval.required",
         "timestamp": "2025-11-22T05:25:00Z",
@@ -102,7 +107,7 @@ def test_webhook_message_without_public_url_has_no_link() -> None:
     """No public address, no link; odd text raises nothing."""
     odd = {"id": ID, "tool": "t\ud800", "arguments": {"a\ud800": "\udfff"}, "reason": "\ud800", "rule": ""}
     view = {**odd, "run_id": "run_7", "sha256": "", "created_at": 0.0, "expires_at": 1e300, **ALONE}
-    notice = orjson.loads(approval_notice(view, link=None, decision_link=None))
+    notice = orjson.loads(build_approval_notice(view, link=None, decision_link=None))
     assert notice["data"]["link"] is None
     assert notice["data"]["expires"] == "9999-12-31T23:59:59Z"
     assert notice["data"]["reason"] == "\\u{d800}"
@@ -114,7 +119,9 @@ def test_webhook_message_after_first_approval_has_a_new_id() -> None:
     view = {"id": ID, "run_id": "run_7", "tool": "t", "arguments": {"a": 1}, "sha256": "", "reason": "", "rule": ""}
     view |= {"created_at": 1763789100.0, "expires_at": 1763790000.5, "required_approvals": 2, "approved_by": given}
     view |= {"edited_arguments": {"a": 2}}
-    notice = orjson.loads(approval_notice(view, link=None, decision_link="https://gw.example/console/link?token=x"))
+    notice = orjson.loads(
+        build_approval_notice(view, link=None, decision_link="https://gw.example/console/link?token=x")
+    )
     assert (notice["type"], notice["timestamp"]) == ("approval.partly_approved", "2025-11-22T05:26:00Z")
     data = notice["data"]
     assert (data["arguments"], data["required_approvals"], data["approved_by"]) == ("a: 2", 2, ["an\\u{202e}na"])

@@ -22,7 +22,7 @@ from unanswered_ports import refusing_port, silent_port
 from yarl import URL
 
 from gateway.approvals import webhooks
-from gateway.approvals.view import approval_view
+from gateway.approvals.view import build_approval_view
 from gateway.approvals.webhooks import AT_ONCE, DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, build_webhooks
 from gateway.config import ConfigError
 from gateway.config.schema.approvals import Notify
@@ -41,7 +41,7 @@ EAGER = RetryPolicy(pauses_s=(0.0,) * len(PATIENCE.pauses_s), store_s=0.01, duty
 def asked(approval_id: str = "ap_1", run_id: str = "run_1", **changes: object) -> Change:
     """A run asks a person: the approval, and the event that tells of it."""
     waiting = approval(approval_id, run_id=run_id, **changes)
-    facts = orjson.dumps(approval_view(waiting))
+    facts = orjson.dumps(build_approval_view(waiting))
     told = event("approval.required", run_id=run_id, tenant=waiting.tenant, data=facts)
     return replace(parked(run_id, approval_id=approval_id, **changes), events=(told,))
 

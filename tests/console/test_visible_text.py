@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.approvals.escaping import escape_line, shown_json
+from gateway.approvals.escaping import escape_line, format_shown_json
 from gateway.console.rendering import TemplateRenderer
 from gateway.console.request import link
 from gateway.console.visible_text import (
@@ -99,7 +99,7 @@ def test_a_long_comparison_says_how_much_is_missing() -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3)))
 def test_single_line_value_is_shown_as_json(value: object) -> None:
     if not (isinstance(value, str) and "\n" in value):
-        assert lines_of(exact_value(value)) == [shown_json(value)]
+        assert lines_of(exact_value(value)) == [format_shown_json(value)]
 
 
 def test_string_and_json_value_of_equal_text_are_shown_differently() -> None:

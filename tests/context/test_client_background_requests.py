@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.context.client_background_requests import asked_task, find_task
+from gateway.context.client_background_requests import find_requested_task, find_task
 from gateway.contracts.errors import GatewayError
 
 Json = dict[str, Any]
@@ -73,12 +73,15 @@ def test_long_system_message_is_recognised_on_every_request(tools: int) -> None:
 def test_task_header_overrides_the_recognised_task() -> None:
     """Whatever the words are; `none` says that it is a user's own. Other values are refused."""
     title, plain = TASKS[0]["messages"], [{"role": "user", "content": "Hi"}]
-    assert asked_task("tags_generation", plain, look=False) == "tags_generation"
-    assert asked_task("none", title, look=True) is None
-    assert (asked_task(None, title, look=True), asked_task(None, title, look=False)) == ("title", None)
+    assert find_requested_task("tags_generation", plain, look=False) == "tags_generation"
+    assert find_requested_task("none", title, look=True) is None
+    assert (find_requested_task(None, title, look=True), find_requested_task(None, title, look=False)) == (
+        "title",
+        None,
+    )
     for odd in ("two words", "x" * 65, "a,b", "é"):
         with pytest.raises(GatewayError, match="letters, digits"):
-            asked_task(odd, plain, look=True)
+            find_requested_task(odd, plain, look=True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.context.decision_binding import is_of_what_was_shown
+from gateway.context.decision_binding import is_for_shown_call
 from gateway.contracts.caller import Caller
 from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import new_approval_id
@@ -42,7 +42,7 @@ async def shown(store: SqliteStore, *answers: Json, word: str = "", conversation
     reply = ChatDecision(True, (ONE.id,), words=((ONE.id, word.lower()),) if word else ())
     messages = [{"role": "user", "content": "Hi"}, *answers, {"role": "user", "content": "approve"}]
     exchange = Exchange(id="run_2", body={"messages": messages}, caller=ANN, chain="main", conversation=conversation)
-    return await is_of_what_was_shown(ONE, reply, exchange, store=store)
+    return await is_for_shown_call(ONE, reply, exchange, store=store)
 
 
 async def test_check_word_of_the_call_binds_the_decision(store: SqliteStore) -> None:
@@ -56,7 +56,7 @@ async def test_wrong_check_word_does_not_bind_the_decision(store: SqliteStore) -
     assert not await shown(store, assistant(line(ONE)), word=get_check_word(TWO))
     reply = ChatDecision(True, (ONE.id,), words=((ONE.id, get_check_word(ONE)), (ONE.id, get_check_word(TWO))))
     exchange = Exchange(id="run_2", body={"messages": [assistant(line(ONE))]}, caller=ANN, chain="main")
-    assert not await is_of_what_was_shown(ONE, reply, exchange, store=store)
+    assert not await is_for_shown_call(ONE, reply, exchange, store=store)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from gateway.auth.keyring import Key, KeyRing
-from gateway.context.headers import answerer, credential_header, select_forwarded_headers
+from gateway.context.headers import build_answerer_headers, credential_header, select_forwarded_headers
 from gateway.contracts.caller import Caller
 from gateway.contracts.model_names import MODEL_CHARS
 from gateway.model.fallback_chain import By
@@ -101,6 +101,9 @@ async def test_response_headers_name_the_upstream_and_a_differing_model(
 ) -> None:
     """The model only where it is another one, in characters that a header can have."""
     run = LiveRun(exchange(model=asked), RequestKey("f", None, repeats=False), now_s=0.0)
-    assert answerer(run) == {}
+    assert build_answerer_headers(run) == {}
     run.answer.by = By("up", "h:1", model)
-    assert answerer(run) == {"X-Context-Upstream": "up", **({} if told is None else {"X-Context-Model": told})}
+    assert build_answerer_headers(run) == {
+        "X-Context-Upstream": "up",
+        **({} if told is None else {"X-Context-Model": told}),
+    }

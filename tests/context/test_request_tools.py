@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.context.request_tools import NO_WISHES, Addresses, with_wishes
+from gateway.context.request_tools import NO_WISHES, Addresses, apply_wishes
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
@@ -37,7 +37,7 @@ def offer(label: str, place: str = "tools[0]", **facts: object) -> RequestedTool
 async def wished(*offers: RequestedTools, only: tuple[str, ...] = (), **wishes: object) -> Exchange:
     """Return the exchange of a request with these offers and wishes, and `X-Context-Tools`."""
     asked = Wishes(offers=offers, **wishes)  # type: ignore[arg-type]
-    return with_wishes(
+    return apply_wishes(
         replace(ASKED, steering=replace(ASKED.steering, only_tools=only)),
         asked,
         catalog=await catalog(),
@@ -193,8 +193,8 @@ async def test_an_unknown_service_with_an_address_is_not_connected_to() -> None:
 async def test_json_response_format_allows_only_offered_tools() -> None:
     """The tools that the request names run, and no others."""
     json = replace(ASKED, body={"messages": [], "response_format": {"type": "json_object"}})
-    assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).steering.no_tools
-    named = with_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)
+    assert apply_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).steering.no_tools
+    named = apply_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)
     assert may_call_tools(named) and not may_call_tools(json)
 
 
@@ -204,7 +204,7 @@ async def test_json_response_format_allows_only_offered_tools() -> None:
 async def test_request_wishes_are_applied_to_the_exchange() -> None:
     """Without offers, calls stay hidden and all tools are there."""
     wishes = Wishes(max_tool_calls=2, tainted=True, background=True, notes=("Be brief.",), no_tools=True)
-    found = with_wishes(ASKED, wishes, catalog=await catalog(), addresses=ADDRESSES)
+    found = apply_wishes(ASKED, wishes, catalog=await catalog(), addresses=ADDRESSES)
     assert found == replace(
         ASKED,
         steering=replace(ASKED.steering, max_tool_calls=2, no_tools=True),
@@ -212,7 +212,7 @@ async def test_request_wishes_are_applied_to_the_exchange() -> None:
         delivery=replace(ASKED.delivery, background=True),
         notes=("Be brief.",),
     )
-    assert with_wishes(ASKED, NO_WISHES, catalog=await catalog(), addresses=ADDRESSES) == ASKED
+    assert apply_wishes(ASKED, NO_WISHES, catalog=await catalog(), addresses=ADDRESSES) == ASKED
     none = await wished(offer("time"), no_tools=True)
     assert none.steering.no_tools and none.steering.only_tools
 
@@ -233,5 +233,5 @@ async def test_result_from_an_untrusted_tool_taints_the_run(
     results: tuple[tuple[str, str], ...], tainted: bool
 ) -> None:
     """Those of services, of untrusted tools, and of tools that nobody knows."""
-    found = with_wishes(ASKED, Wishes(results=results), catalog=await catalog(), addresses=ADDRESSES)
+    found = apply_wishes(ASKED, Wishes(results=results), catalog=await catalog(), addresses=ADDRESSES)
     assert found.execution.tainted is tainted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context.stored_request import may_read_answer, take_lines
+from gateway.context.stored_request import may_read_answer, select_header_lines
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Origin
 from gateway.runs.request_snapshot import build_run_record
@@ -47,7 +47,7 @@ def test_run_receives_only_the_headers_of_its_own_client(
     own: Exchange, began: Exchange, expected: tuple[bytes, bytes]
 ) -> None:
     """By key and end user, else by conversation; the credential only for the upstream that is asked first for both."""
-    found = take_lines(own, build_run_record(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
+    found = select_header_lines(own, build_run_record(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
     assert found == expected
 
 

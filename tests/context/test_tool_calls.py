@@ -18,7 +18,7 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.idempotency_key import RequestKey, mismatch
+from gateway.runs.idempotency_key import RequestKey, build_mismatch_error
 from tests.agent.agent_bench import CALLER
 from tests.agent.doubles import Endless, samples
 
@@ -318,7 +318,7 @@ def _earlier(store: SqliteStore) -> Callable[[RequestKey, Caller], Awaitable[Sto
         assert request_key.idempotency_key is not None
         found = await store.runs_with_key(request_key.idempotency_key[2], tenant=caller.tenant, caller=caller.name)
         if any(run.fingerprint != request_key.fingerprint for run in found):
-            raise mismatch()
+            raise build_mismatch_error()
         return next(iter(found), None)
 
     return earlier

@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.context.traced_runs import traced_run
+from gateway.context.traced_runs import trace_run
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Exchange, Handler, Pause, Reply, Resume
@@ -49,7 +49,7 @@ async def run(handler: Handler, exchange: Exchange, sent: list[Record], *, above
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
     before = CURRENT.set(above)
     try:
-        reply = await traced_run(handler, tracer)(exchange)
+        reply = await trace_run(handler, tracer)(exchange)
         await reply.stream(nowhere)
     finally:
         CURRENT.reset(before)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.contracts.templates import Reference, TooLongError, filled_text, references, render_template
+from gateway.contracts.templates import Reference, TooLongError, fill_text, references, render_template
 
 VALUES: dict[str, dict[str, Any]] = {
     "params": {
@@ -53,25 +53,25 @@ LITERAL = (
 @pytest.mark.parametrize("text", LITERAL)
 def test_text_outside_references_is_literal(text: str) -> None:
     """In a step's own text, and where a parameter or a result brings it (T32)."""
-    assert filled_text(text, VALUES) == text == render_template(text, VALUES)
+    assert fill_text(text, VALUES) == text == render_template(text, VALUES)
     assert not list(references(text))
     for kind in ("params", "steps"):
         brought = {kind: {"x": text}}
-        assert filled_text(f"<{{{{{kind}.x}}}}>", brought) == f"<{text}>"
+        assert fill_text(f"<{{{{{kind}.x}}}}>", brought) == f"<{text}>"
         assert render_template({"a": f"{{{{{kind}.x}}}}"}, brought) == {"a": text}
 
 
 def test_template_reference_is_replaced_by_its_value() -> None:
     """As often as it stands there, with or without spaces inside; names have `-` and `_`."""
-    assert filled_text("{{params.n}}, {{ params.n }}: {{steps.second-one}}", VALUES) == "3, 3: two"
-    assert filled_text("{{{params.n}}}", VALUES) == "{3}"
+    assert fill_text("{{params.n}}, {{ params.n }}: {{steps.second-one}}", VALUES) == "3, 3: two"
+    assert fill_text("{{{params.n}}}", VALUES) == "{3}"
 
 
 def test_inserted_values_are_not_expanded_again() -> None:
     """Not alone, and not together with the text around it."""
-    assert filled_text("{{params.text}}", VALUES) == "a {{steps.first}} b"
+    assert fill_text("{{params.text}}", VALUES) == "a {{steps.first}} b"
     assert render_template("{{steps.first}}", VALUES) == "{{params.n}}"
-    assert filled_text("{{par{{params.half}}", VALUES) == "{{params.n}}"
+    assert fill_text("{{par{{params.half}}", VALUES) == "{{params.n}}"
 
 
 def test_reference_as_the_whole_text_keeps_the_value_type() -> None:
@@ -79,7 +79,7 @@ def test_reference_as_the_whole_text_keeps_the_value_type() -> None:
     template = {"n": "{{params.n}}", "deep": [{"on": "{{ params.on }}"}, "{{params.list}}"], "as text": "{{params.n}} "}
     assert render_template(template, VALUES) == {"n": 3, "deep": [{"on": True}, [1, "x"]], "as text": "3 "}
     text = "{{params.n}} {{params.on}} {{params.list}} {{params.o}}"
-    assert filled_text(text, VALUES) == '3 true [1,"x"] {"k":null}'
+    assert fill_text(text, VALUES) == '3 true [1,"x"] {"k":null}'
 
 
 def test_template_keys_and_non_strings_are_unchanged() -> None:
@@ -92,7 +92,7 @@ def test_missing_value_is_empty_text_and_drops_its_argument() -> None:
     """So that an optional parameter can be an optional argument."""
     template = {"a": "{{params.gone}}", "b": ["{{params.gone}}", 1], "c": "<{{params.gone}}>"}
     assert render_template(template, VALUES) == {"b": [1], "c": "<>"}
-    assert filled_text("{{params.gone}}", VALUES) == "" and render_template("{{steps.gone}}", {}) is None
+    assert fill_text("{{params.gone}}", VALUES) == "" and render_template("{{steps.gone}}", {}) is None
 
 
 def test_references_are_found_in_order() -> None:
@@ -105,12 +105,12 @@ def test_references_are_found_in_order() -> None:
 def test_rendered_template_length_is_limited() -> None:
     """However the values get there; keys and numbers of the step itself are its author's."""
     values = {"params": {"x": "y" * 10, "list": ["y" * 8]}}
-    assert filled_text("{{params.x}}{{params.x}}", values, limit_chars=20) == "y" * 20
+    assert fill_text("{{params.x}}{{params.x}}", values, limit_chars=20) == "y" * 20
     for template in ("{{params.x}}{{params.x}}.", ["{{params.x}}", "{{params.x}}", "."], ["{{params.list}}"] * 2):
         with pytest.raises(TooLongError):
             render_template(template, values, limit_chars=20)
     with pytest.raises(TooLongError):
-        filled_text("{{params.x}}" * 200_000, values)
+        fill_text("{{params.x}}" * 200_000, values)
 
 
 @given(st.text(), st.text())
@@ -118,7 +118,7 @@ def test_inserted_value_is_unchanged(around: str, value: str) -> None:
     """Whatever it is, and whatever stands around it."""
     text = f"{around}|{{{{params.x}}}}|{around}"
     if not list(references(around)):
-        assert filled_text(text, {"params": {"x": value}}) == f"{around}|{value}|{around}"
+        assert fill_text(text, {"params": {"x": value}}) == f"{around}|{value}|{around}"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,6 @@ def test_template_rendering_takes_linear_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     effort = Effort()
     assert not list(references(text)) or "}}" in piece
-    assert filled_text(text, {}, limit_chars=1 << 21) == text
-    assert filled_text("{{" + " " * 1_000_000, {}) == "{{" + " " * 1_000_000
+    assert fill_text(text, {}, limit_chars=1 << 21) == text
+    assert fill_text("{{" + " " * 1_000_000, {}) == "{{" + " " * 1_000_000
     assert effort.cpu_s < 2

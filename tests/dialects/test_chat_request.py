@@ -8,15 +8,15 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.records import replace
 from gateway.dialects.chat_request import (
     brings_tool_results,
+    build_unforced_fields,
     client_tools,
     forces_call,
+    get_whole_text,
     knows_functions_only,
     lets_server_search,
     may_call_tools,
     names_sources,
-    not_forced,
     wants_text,
-    whole_text,
 )
 from tests.exchanges import new_exchange
 
@@ -76,7 +76,7 @@ TEXT = {"type": "text", "text": "Hi"}
 )
 def test_whole_text_requires_a_text_only_message(content: object, text: str) -> None:
     """A picture beside the text, and the text is not all that its user said."""
-    assert whole_text({"messages": [{"role": "user", "content": content}]}) == text
+    assert get_whole_text({"messages": [{"role": "user", "content": content}]}) == text
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_whole_text_requires_a_text_only_message(content: object, text: str) -> 
 )
 def test_whole_text_requires_a_final_user_message(messages: object) -> None:
     """What a tool or the model said is nobody's word."""
-    assert whole_text({"messages": messages}) == ""
+    assert get_whole_text({"messages": messages}) == ""
 
 
 def test_client_with_functions_and_no_tools_is_recognized() -> None:
@@ -174,4 +174,4 @@ def test_forced_tool_choice_is_detected_and_relaxed(choice: object, then: object
     """As some write it, with an object: that forces only the first answer, or none."""
     body = {"tool_choice": choice}
     assert forces_call(body) is (then is not None)
-    assert not_forced(body) == ({} if then is None else {"tool_choice": then})
+    assert build_unforced_fields(body) == ({} if then is None else {"tool_choice": then})

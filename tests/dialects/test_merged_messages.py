@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.merged_messages import join, join_neighbours, with_own
+from gateway.dialects.merged_messages import append_own_messages, join, join_neighbours
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 
@@ -44,7 +44,7 @@ def test_gateway_messages_join_the_preceding_user_message() -> None:
     first, second, answer = ({"role": role, "content": role} for role in ("user", "user", "assistant"))
     ours: Json = {"role": "user", "content": "Again."}
     both = [first, {"role": "user", "content": "user\n\nAgain.\n\nAgain."}]
-    assert with_own([first, second], [ours, ours]) == both
-    assert with_own([first, answer], [ours, ours])[2:] == [{"role": "user", "content": "Again.\n\nAgain."}]
-    assert with_own([first], [answer, ours]) == [first, answer, ours]
+    assert append_own_messages([first, second], [ours, ours]) == both
+    assert append_own_messages([first, answer], [ours, ours])[2:] == [{"role": "user", "content": "Again.\n\nAgain."}]
+    assert append_own_messages([first], [answer, ours]) == [first, answer, ours]
     assert second == {"role": "user", "content": "user"}

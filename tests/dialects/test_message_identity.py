@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.message_identity import (
-    arguments_meant,
     extract_approval_ids,
     extract_call_ids,
     is_random,
+    normalize_arguments,
     parse_meaning,
 )
 
@@ -35,7 +35,7 @@ def test_argument_spelling_does_not_change_their_meaning(value: dict[str, object
         json.dumps(backwards, separators=(",", ":")),
         json.dumps(json.dumps(value)),
     }
-    assert len({arguments_meant(spelled) for spelled in spellings}) == 1
+    assert len({normalize_arguments(spelled) for spelled in spellings}) == 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_argument_spelling_does_not_change_their_meaning(value: dict[str, object
 )
 def test_equivalent_argument_spellings_have_the_same_meaning(one: object, other: object) -> None:
     """Also those of JavaScript, which has one kind of number."""
-    assert arguments_meant(one) == arguments_meant(other)
+    assert normalize_arguments(one) == normalize_arguments(other)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_equivalent_argument_spellings_have_the_same_meaning(one: object, other:
 )
 def test_different_arguments_have_different_meanings(one: str, other: str) -> None:
     """A value, a type, an order, a key."""
-    assert arguments_meant(one) != arguments_meant(other)
+    assert normalize_arguments(one) != normalize_arguments(other)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_different_arguments_have_different_meanings(one: str, other: str) -> No
 )
 def test_unparsable_arguments_are_compared_as_text(arguments: object) -> None:
     """No text is too odd."""
-    assert arguments_meant(arguments) == arguments_meant(arguments)
+    assert normalize_arguments(arguments) == normalize_arguments(arguments)
     assert parse_meaning(
         {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
     ).calls

@@ -9,7 +9,7 @@ from mcp_types.methods import serialize_server_result
 
 from gateway.aio.cooperative import at_once
 from gateway.mcp.blocks import BLOCKS, RESULT_BYTES, fit_blocks, read_blocks
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
@@ -69,7 +69,7 @@ def test_non_text_content_is_bounded() -> None:
     many = blocks_of([TEXT] * (BLOCKS + 5000))
     assert len(many) == BLOCKS + 1 and many[-1]["text"].startswith("[5,000 more blocks of content, left out")
     heavy = blocks_of([{**TEXT, "text": "a" * 9000, "_meta": {"a": "x" * 16000}}] * BLOCKS)
-    assert sent_bytes([{**block, "text": ""} for block in heavy]) < RESULT_BYTES + 300 * BLOCKS
+    assert count_sent_bytes([{**block, "text": ""} for block in heavy]) < RESULT_BYTES + 300 * BLOCKS
 
 
 def test_text_blocks_take_precedence_over_data_blocks() -> None:
@@ -80,7 +80,9 @@ def test_text_blocks_take_precedence_over_data_blocks() -> None:
     assert noted["text"].startswith("[image image/png, 3,000 bytes, left out: a result is at most")
     assert kept["text"] == "\U0001f600" * 300 and small == IMAGE
     many = fit_blocks([picture] * 500, room_bytes=10_000)
-    assert sent_bytes(many) <= 10_000 + len(many) and many[0] == many[1] == picture and "[image" in many[2]["text"]
+    assert (
+        count_sent_bytes(many) <= 10_000 + len(many) and many[0] == many[1] == picture and "[image" in many[2]["text"]
+    )
     assert many[-1]["text"].startswith(f"[{500 - len(many) + 1} more blocks of content, left out: a result is")
     inside = {"type": "resource", "resource": {"uri": "file:///a", "text": "\u00fc" * 9000}}
     for long in (inside, {**TEXT, "text": "\u00fc" * 9000}):

@@ -19,8 +19,8 @@ from gateway.mcp.definitions import (
     Definitions,
     build_client_fields,
     build_document,
-    definition_hash,
-    problem_of_output,
+    find_output_problem,
+    hash_definition,
     read_definitions,
 )
 from gateway.mcp.server_text import DESCRIPTION_CHARS, LINE_CHARS, visible
@@ -55,7 +55,7 @@ def test_a_good_definition_is_kept() -> None:
     found = read(name="files.read_1", description="Reads a file. And more.", inputSchema=schema)
     assert (found.name, found.description, found.line) == ("files.read_1", "Reads a file. And more.", "Reads a file.")
     assert found.parameters == schema
-    assert found.sha256 == definition_hash(tool(name="files.read_1", description=found.description, inputSchema=schema))
+    assert found.sha256 == hash_definition(tool(name="files.read_1", description=found.description, inputSchema=schema))
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_duplicate_tool_name_is_left_out() -> None:
 )
 def test_definition_hash_changes_with_each_field_of_the_definition(changed: dict[str, Any]) -> None:
     """M14: also by what is hidden in a description."""
-    assert definition_hash(tool(**changed)) != definition_hash(tool())
+    assert hash_definition(tool(**changed)) != hash_definition(tool())
 
 
 def test_definition_hash_ignores_key_order_nulls_and_foreign_fields() -> None:
     """Neither the order of keys, nor null for nothing, nor what is not of the definition."""
-    assert definition_hash(dict(reversed(tool().items()))) == definition_hash(tool())
-    assert definition_hash(tool(title=None, _meta={"a": 1}, icons=[])) == definition_hash(tool())
+    assert hash_definition(dict(reversed(tool().items()))) == hash_definition(tool())
+    assert hash_definition(tool(title=None, _meta={"a": 1}, icons=[])) == hash_definition(tool())
 
 
 def test_description_is_truncated_before_invisible_characters_are_removed() -> None:
@@ -342,13 +342,13 @@ def output(schema: object) -> Definition:
 def test_structured_content_is_validated_against_the_output_schema() -> None:
     """The problem is on one line; without a schema there is none."""
     tool = output({"type": "object", "properties": {"n": {"type": "string", "pattern": "^a+$"}}, "required": ["n"]})
-    assert problem_of_output(tool, {"n": "aa"}) is None
-    assert problem_of_output(tool, None) == "there is none"
-    problem = problem_of_output(tool, {"n": "\n\u202eheld because: " + "x" * 999})
+    assert find_output_problem(tool, {"n": "aa"}) is None
+    assert find_output_problem(tool, None) == "there is none"
+    problem = find_output_problem(tool, {"n": "\n\u202eheld because: " + "x" * 999})
     assert problem is not None and problem.startswith("n: ") and len(problem) <= LINE_CHARS
     assert problem.isprintable() and "\u202e" not in problem
-    assert problem_of_output(output({"type": "array"}), [1]) is None
-    assert problem_of_output(read(), {"n": 1}) is None
+    assert find_output_problem(output({"type": "array"}), [1]) is None
+    assert find_output_problem(read(), {"n": 1}) is None
 
 
 @pytest.mark.parametrize(
@@ -366,4 +366,4 @@ def test_unusable_output_schema_is_withheld_from_clients(schema: dict[str, Any])
     """A person who compares definitions sees it."""
     tool = output(schema)
     assert "outputSchema" not in build_client_fields(tool) and build_document(tool)["output_schema"] == schema
-    assert problem_of_output(tool, None) is None
+    assert find_output_problem(tool, None) is None

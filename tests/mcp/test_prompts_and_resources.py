@@ -11,13 +11,13 @@ from gateway.aio.cooperative import at_once
 from gateway.mcp.prompts_and_resources import (
     ENTRIES,
     LIST_BYTES,
-    prompt_result,
     prompts,
-    resource_result,
+    read_prompt_result,
+    read_resource_result,
     resources,
     templates,
 )
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 
 NAMES = ("name", "uri", "uriTemplate", "arguments", "icons", "title", "description", "mimeType", "size", "_meta", "src")
 FIELDS = st.sampled_from(NAMES)
@@ -52,7 +52,7 @@ def test_prompt_and_resource_lists_are_bounded() -> None:
     assert (len(found.found), found.left_out) == (1, 4999)
     found = prompts()
     found.add([{**one, "name": f"a{i}"} for i in range(ENTRIES)])
-    assert sent_bytes(list(found.found.values())) <= LIST_BYTES + len(found.found) + 2 and found.left_out > 0
+    assert count_sent_bytes(list(found.found.values())) <= LIST_BYTES + len(found.found) + 2 and found.left_out > 0
     found = prompts()
     found.add([{"name": f"a{i}"} for i in range(5000)])
     assert (len(found.found), found.left_out, found.is_full) == (ENTRIES, 4000, True)
@@ -87,17 +87,17 @@ def test_invalid_prompt_and_resource_identifiers_are_left_out() -> None:
 def test_invalid_prompt_is_refused_with_the_reason(result: dict[str, Any], reason: str) -> None:
     """The reason is named."""
     with pytest.raises(ValueError, match=reason):
-        at_once(prompt_result(result))
+        at_once(read_prompt_result(result))
 
 
 def test_prompts_and_resources_are_rebuilt_from_valid_parts() -> None:
     """Blocks that are none are noted; a resource is refused as a whole."""
     block = {"type": "image", "data": "<x>", "mimeType": "image/png"}
     result = {"messages": [{"role": "user", "content": block}], "_meta": {"twolane/run": "x"}}
-    (message,) = at_once(prompt_result(result))["messages"]
+    (message,) = at_once(read_prompt_result(result))["messages"]
     assert message["content"]["type"] == "text" and "not base64" in message["content"]["text"]
     read = {"contents": [{"uri": "file:///a", "text": "a\u202eb", "x": 1}], "ttlMs": "x"}
-    assert at_once(resource_result(read)) == {"contents": [{"uri": "file:///a", "text": "ab"}]}
+    assert at_once(read_resource_result(read)) == {"contents": [{"uri": "file:///a", "text": "ab"}]}
     for contents in (
         None,
         [5],
@@ -106,4 +106,4 @@ def test_prompts_and_resources_are_rebuilt_from_valid_parts() -> None:
         [{"uri": "file:///a", "blob": "!"}],
     ):
         with pytest.raises(ValueError, match="it"):
-            at_once(resource_result({"contents": contents}))
+            at_once(read_resource_result({"contents": contents}))

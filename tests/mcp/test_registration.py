@@ -7,10 +7,10 @@ from gateway.contracts.storage.store import Json
 from gateway.mcp.registration import (
     SettingsError,
     build_options,
-    checked_name,
+    check_service_name,
     mask_settings,
     parse_settings,
-    with_stored_secrets,
+    restore_stored_secrets,
 )
 
 SECRET = "sk-canary-12345"
@@ -73,9 +73,9 @@ def test_settings_errors_repeat_no_values() -> None:
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, 5, None])
 def test_multiline_service_names_are_refused(name: object) -> None:
     """Any other text is one."""
-    assert checked_name("My Server 1.0/ß") == "My Server 1.0/ß"
+    assert check_service_name("My Server 1.0/ß") == "My Server 1.0/ß"
     with pytest.raises(SettingsError) as caught:
-        checked_name(name)
+        check_service_name(name)
     assert caught.value.param == "name"
 
 
@@ -102,12 +102,12 @@ def test_masked_settings_are_completed_from_the_stored_secrets() -> None:
     """Masked values stand for those that are kept; a new one takes their place."""
     for settings in (STDIO, HTTP):
         assert parse_settings(
-            with_stored_secrets(mask_settings(parse_settings(settings)), kept=settings)
+            restore_stored_secrets(mask_settings(parse_settings(settings)), kept=settings)
         ) == parse_settings(settings)
     changed = {"command": "y", "env": {"KEY": "***", "OTHER": "new"}}
-    assert with_stored_secrets(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
-    assert with_stored_secrets({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"
-    assert with_stored_secrets(STDIO, kept=None) == STDIO
+    assert restore_stored_secrets(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
+    assert restore_stored_secrets({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"
+    assert restore_stored_secrets(STDIO, kept=None) == STDIO
 
 
 @pytest.mark.parametrize("kept", [None, HTTP, {"newer": 1, "env": {"KEY": "x"}, "url": "https://h/x"}])
@@ -118,5 +118,5 @@ def test_masked_settings_are_completed_from_the_stored_secrets() -> None:
 def test_mask_without_a_stored_secret_is_refused(settings: Json, param: str, kept: Json | None) -> None:
     """It would be taken for the secret."""
     with pytest.raises(SettingsError, match="send the value") as caught:
-        with_stored_secrets(settings, kept=kept)
+        restore_stored_secrets(settings, kept=kept)
     assert caught.value.param == param

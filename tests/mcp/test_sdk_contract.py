@@ -145,7 +145,7 @@ async def test_sdk_session_keeps_meta_of_results() -> None:
 
 
 def test_sdk_refuses_a_tool_list_with_one_invalid_tool() -> None:
-    """So `_Wire` asks for each tool by itself. If this test fails, `_Wire._fits` may no longer be needed."""
+    """So `_Wire` asks for each tool by itself. If this test fails, `_Wire._is_valid_tool` may no longer be needed."""
     good: dict[str, Any] = {"name": "a", "inputSchema": {"type": "object"}}
     for version in ("2025-11-25", "2026-07-28"):
         page = {"tools": [good], "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}

@@ -54,7 +54,7 @@ async def test_unchanged_settings_keep_the_running_service(factory: ServiceFacto
     """It stays up; only what was accepted of it may be more."""
     one = server(factory, wanted())
     await one.wait_until_applied()
-    one.want(wanted(pins={"look": "1"}, version=5))
+    one.set_desired_state(wanted(pins={"look": "1"}, version=5))
     await one.wait_until_applied()
     assert [service.did for service in factory.built] == [["start"]] and factory.built[0].pins == {"look": "1"}
     await one.close()
@@ -66,7 +66,7 @@ async def test_changed_settings_replace_the_service(factory: ServiceFactory) -> 
     await one.wait_until_applied()
     old = factory.built[0]
     old.gate.clear()
-    one.want(wanted("y"))
+    one.set_desired_state(wanted("y"))
     new = factory.built[1]
     assert one.service is new and new.options["command"] == "y" and new.did == []
     old.gate.set()
@@ -81,7 +81,7 @@ async def test_stop_start_and_restart_follow_the_desired_state(factory: ServiceF
     one = server(factory, wanted(restarts=3))
     await one.wait_until_applied()
     for change in ({"stopped": True}, {"stopped": False}, {"restarts": 4}, {"restarts": 4}):
-        one.want(wanted(**{"restarts": 3, **change}))
+        one.set_desired_state(wanted(**{"restarts": 3, **change}))
         await one.wait_until_applied()
     assert factory.built[0].did == ["start", "stop", "start", "stop", "start"]
     await one.close()
@@ -94,7 +94,7 @@ async def test_intermediate_desired_states_are_skipped(factory: ServiceFactory) 
     first = factory.built[0]
     first.gate.clear()
     for change in (wanted(stopped=True), wanted(), wanted("y"), wanted("z", stopped=True), wanted("z")):
-        one.want(change)
+        one.set_desired_state(change)
     first.gate.set()
     await one.wait_until_applied()
     assert first.did[-1] == "close"
@@ -111,7 +111,7 @@ async def test_failing_stop_does_not_block_the_replacement_service(factory: Serv
     one = server(factory, wanted())
     await one.wait_until_applied()
     factory.built[0].close = fails  # type: ignore[method-assign]
-    one.want(wanted("y"))
+    one.set_desired_state(wanted("y"))
     await one.wait_until_applied()
     assert factory.built[1].did == ["start"]
     await one.close()
@@ -127,7 +127,7 @@ async def test_unbuildable_service_reports_its_error(factory: ServiceFactory) ->
     assert unread.service.condition().error == "its settings are too new"
     await unread.close()
     factory.refuses = None
-    one.want(wanted("y"))
+    one.set_desired_state(wanted("y"))
     await one.wait_until_applied()
     assert isinstance(one.service, Managed) and one.service.did == ["start"]
     await one.close()

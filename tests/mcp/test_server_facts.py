@@ -18,7 +18,7 @@ from gateway.mcp.server_facts import Config, OAuth, ServerEndpoint
 )
 def test_tool_timeout_overrides_the_server_timeout(facts: dict[str, float], limits: tuple[float, float]) -> None:
     """And without word of its progress never less than that, whatever the maximum is."""
-    assert Config(name="s", command="s", **facts).limits_s("t") == limits  # type: ignore[arg-type]
+    assert Config(name="s", command="s", **facts).get_limits_s("t") == limits  # type: ignore[arg-type]
 
 
 def test_endpoint_repr_contains_no_secrets() -> None:

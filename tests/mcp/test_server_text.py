@@ -13,7 +13,7 @@ from gateway.mcp.server_text import (
     META_BYTES,
     clean_description,
     drop_empty,
-    one_line,
+    format_one_line,
     parse_annotations,
     parse_base64,
     parse_hints,
@@ -29,14 +29,17 @@ from gateway.mcp.server_text import (
 @given(st.text(st.characters(), max_size=50), st.integers(1, 30))
 def test_one_line_returns_one_visible_line(text: str, most: int) -> None:
     """Whatever the text."""
-    line = one_line(text, most)
+    line = format_one_line(text, most)
     assert len(line) <= most and len(line.splitlines()) <= 1 and visible(line) == line and line.strip() == line
 
 
 def test_one_line_replaces_line_breaks_and_truncates() -> None:
     """Of every kind of break."""
-    assert one_line("a\r\nb\u2028c\x85d\u2029e\tf \u202e g\u200bh") == "a b c d e f gh"
-    assert one_line("x" * 1000) == "x" * (LINE_CHARS - 1) + "…" and one_line(5) == one_line(None) == ""
+    assert format_one_line("a\r\nb\u2028c\x85d\u2029e\tf \u202e g\u200bh") == "a b c d e f gh"
+    assert (
+        format_one_line("x" * 1000) == "x" * (LINE_CHARS - 1) + "…"
+        and format_one_line(5) == format_one_line(None) == ""
+    )
     assert clean_description("a\nb\u202e") == "a\nb" and clean_description([]) == ""
 
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import VALUES_LIMIT
-from gateway.model.answer import as_chunk
+from gateway.model.answer import convert_to_chunk
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import answer, event, head, serve
@@ -336,5 +336,5 @@ async def test_single_tool_call_object_is_accepted_as_a_list() -> None:
     async with models(says(stream(data, chunk(finish="stop")))) as answering:
         (first, _) = await answering.ask()
     assert isinstance(first, dict) and first["choices"][0]["delta"]["tool_calls"] == [orjson.loads(call)]
-    whole = as_chunk({"choices": [{"message": {"tool_calls": {"id": "1"}}}]})
+    whole = convert_to_chunk({"choices": [{"message": {"tool_calls": {"id": "1"}}}]})
     assert whole is not None and whole["choices"][0]["delta"]["tool_calls"] == [{"index": 0, "id": "1"}]

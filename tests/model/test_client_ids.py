@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model.client_ids import without_client_ids
+from gateway.model.client_ids import remove_client_ids
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from gateway.model.client_ids import without_client_ids
 def test_client_id_header_is_removed_regardless_of_spelling(name: bytes) -> None:
     """However it is spelt, and only its own line."""
     before, behind = b"User-Agent: codex\r\n", b"X-Title: Codex\r\n"
-    assert without_client_ids(before + name + b": v\r\n" + behind) == before + behind
+    assert remove_client_ids(before + name + b": v\r\n" + behind) == before + behind
 
 
 def test_headers_other_than_client_ids_are_kept() -> None:
@@ -36,4 +36,4 @@ def test_headers_other_than_client_ids_are_kept() -> None:
         b"User-Agent: codex_cli_rs\r\nX-Stainless-Lang:  python\r\nOpenAI-Organization: org\r\nOpenAI-Project: p\r\n"
         b"OpenAI-Beta: x\r\nHTTP-Referer: https://a.example\r\nx-request-id: r\r\ntraceparent: 00-1\r\nX-Idle:\r\n"
     )
-    assert without_client_ids(lines) == lines
+    assert remove_client_ids(lines) == lines

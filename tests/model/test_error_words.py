@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model.error_words import ErrorWords, is_error, parse_error_words, words_of_answer
+from gateway.model.error_words import ErrorWords, is_error, parse_answer_error, parse_error_words
 
 FASTAPI = (
     b'{"detail": [{"type": "missing", "loc": ["body", "messages"], "msg": "Field required"}, {"msg": "Too long"}]}'
@@ -63,7 +63,7 @@ VLLM = b'{"object": "error", "message": "The model\'s context length is 8.", "ty
 )
 def test_upstream_error_message_code_and_parameter_are_extracted(content: bytes, words: ErrorWords) -> None:
     """Its message, and the code and parameter where it has them; what is a number is a status, and no code."""
-    assert words_of_answer(content) == words
+    assert parse_answer_error(content) == words
 
 
 def test_secret_is_removed_from_upstream_error_messages() -> None:

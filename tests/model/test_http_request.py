@@ -2,7 +2,7 @@
 
 import orjson
 
-from gateway.model.http_request import chat_request, list_request
+from gateway.model.http_request import build_list_request, chat_request
 from tests.agent.models import SECRET, exchange
 from tests.model.test_upstream_client import target
 
@@ -31,7 +31,7 @@ def test_upstream_key_is_sent_in_place_of_the_client_credential() -> None:
 
 def test_model_list_request_forwards_client_headers_without_session_ids() -> None:
     """Without its ids, and with its credential."""
-    request = list_request(target(), b"X-One: 1\r\nSession-Id: s\r\n", credential=CREDENTIAL)
+    request = build_list_request(target(), b"X-One: 1\r\nSession-Id: s\r\n", credential=CREDENTIAL)
     assert request == b"GET /v1/models HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\n" + CREDENTIAL + (
         b"Accept: application/json\r\n\r\n"
     )
@@ -44,4 +44,4 @@ def test_client_ids_are_sent_only_to_upstreams_that_allow_them() -> None:
         mine = target(client_ids=may)
         asked = chat_request(exchange(lines), mine, frozenset(), credential=CREDENTIAL)
         assert b"Host: h.example\r\n" + sent + CREDENTIAL in asked
-        assert b"Host: h.example\r\n" + sent + CREDENTIAL in list_request(mine, lines, credential=CREDENTIAL)
+        assert b"Host: h.example\r\n" + sent + CREDENTIAL in build_list_request(mine, lines, credential=CREDENTIAL)

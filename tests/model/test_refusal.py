@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.response_head import ResponseHead, ResponseHeads
-from gateway.model.refusal import get_call_outcome, no_answer, refusal
+from gateway.model.refusal import build_no_answer_error, get_call_outcome, refusal
 from tests.model.test_upstream_client import target
 
 
@@ -35,10 +35,10 @@ def test_wrong_base_url_error_shows_the_url_and_a_hint(base_path: bytes, hint: s
     """Mostly `/v1` is missing."""
     url = f"http://h.example{(base_path or b'/v1').decode()}/chat/completions"
     wrong = target(base_path=base_path)
-    page = no_answer(head(200, b"Content-Type: text/html"), wrong).message
+    page = build_no_answer_error(head(200, b"Content-Type: text/html"), wrong).message
     gone = refusal(head(404), b"<html>", wrong).message
     assert all(url in text and hint in text for text in (page, gone)) and "'text/html'" in page
-    assert "no content type" in no_answer(head(200), wrong).message
+    assert "no content type" in build_no_answer_error(head(200), wrong).message
     assert url not in refusal(head(404), b'{"error": {"message": "no such model"}}', wrong).message
 
 

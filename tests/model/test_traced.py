@@ -11,7 +11,7 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Re
 from gateway.contracts.tracing.context import CURRENT, TraceContext
 from gateway.contracts.tracing.tracer import Record, Tracer
 from gateway.model.fallback_chain import By
-from gateway.model.traced import traced_model
+from gateway.model.traced import trace_model_calls
 
 BODY = {
     "model": "m",
@@ -66,7 +66,7 @@ async def test_span_records_upstream_finish_reason_and_usage() -> None:
     sent, told = list[Record](), list[Chunk]()
     seen: list[TraceContext | None] = []
     chunks: Sequence[Chunk] = ("hidden", END, {"choices": [], "usage": USED})
-    reply = await traced_model(model(*chunks, seen=seen), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
+    reply = await trace_model_calls(model(*chunks, seen=seen), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
     assert sent == []
     await reply.stream(lambda chunk: told.append(chunk))  # type: ignore[func-returns-value]
     await reply.release()
@@ -103,7 +103,7 @@ async def test_span_records_upstream_finish_reason_and_usage() -> None:
 )
 async def test_broken_off_answer_marks_its_span_failed(error: BaseException, said: str) -> None:
     sent: list[Record] = []
-    reply = await traced_model(model("a", error=error), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
+    reply = await trace_model_calls(model("a", error=error), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
     with pytest.raises(type(error)):
         await reply.stream(nowhere)
     await reply.release()
@@ -113,8 +113,8 @@ async def test_broken_off_answer_marks_its_span_failed(error: BaseException, sai
 async def test_refused_and_released_calls_end_their_spans() -> None:
     sent: list[Record] = []
     with pytest.raises(GatewayError):
-        await traced_model(model(refused=True), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
-    await (await traced_model(model("a"), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).release()
+        await trace_model_calls(model(refused=True), tracer_to(sent), provider_of=anthropic)(EXCHANGE)
+    await (await trace_model_calls(model("a"), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).release()
     assert [one.error for one in sent] == ["upstream_unavailable", "cancelled"]
     assert sent[0].attributes["gen_ai.provider.name"] == "anthropic"
 
@@ -124,12 +124,12 @@ async def test_refused_and_released_calls_end_their_spans() -> None:
 )
 async def test_malformed_chunks_add_no_span_attributes(odd: Chunk) -> None:
     sent: list[Record] = []
-    await (await traced_model(model(odd), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).stream(nowhere)
+    await (await trace_model_calls(model(odd), tracer_to(sent), provider_of=anthropic)(EXCHANGE)).stream(nowhere)
     assert "gen_ai.response.model" not in sent[0].attributes and sent[0].error == ""
 
 
 async def test_unsampled_call_is_not_wrapped_for_tracing() -> None:
     sent: list[Record] = []
     core = model("a")
-    reply = await traced_model(core, tracer_to(sent, 0.0), provider_of=anthropic)(EXCHANGE)
+    reply = await trace_model_calls(core, tracer_to(sent, 0.0), provider_of=anthropic)(EXCHANGE)
     assert reply.stream.__qualname__ == (await core(EXCHANGE)).stream.__qualname__ and sent == []

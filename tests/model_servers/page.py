@@ -37,7 +37,7 @@ It is written from records that the tests run (`tests/model_servers/rooms/`). Fo
 answers as its record says. Clients of both APIs ask it with and without tools, streamed or not, behind eight kinds of
 conversations. Nothing here is a promise of a provider: a version is the one that the sources are about.
 
-Everything that a row names works, but for what it calls lost:
+Every feature that a row names works, except those that it calls lost:
 
 - **adapted**: the server refuses it. The gateway learns that from the refusal, sends the request once more without it,
   and does so from then on. The names are those of [`quirks`](upstreams.md#servers-that-refuse-a-part-of-a-request).

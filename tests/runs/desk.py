@@ -83,7 +83,7 @@ class Holding:
         assert run_id == EXCHANGE.id
         self.outcome.append("drop")
 
-    def owe(self, change: Change) -> None:
+    def queue_end(self, change: Change) -> None:
         self.owed.append(change)
 
 

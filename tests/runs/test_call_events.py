@@ -16,7 +16,7 @@ from gateway.runs.call_events import (
     build_opening,
     build_start_event,
     build_tools_event,
-    with_results,
+    count_leading_results,
 )
 from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from tests.plugins.stores.records import run, step
@@ -96,8 +96,8 @@ async def test_call_events_are_built_only_for_calls_with_results(
 
 def test_result_count_stops_at_the_first_pending_call() -> None:
     """Up to the one that a person is asked about; what is refused behind it was not told either."""
-    assert with_results([ended(0), ended(1, "failed"), ended(2, "requested"), ended(3, "refused")]) == 2
-    assert with_results([]) == 0
+    assert count_leading_results([ended(0), ended(1, "failed"), ended(2, "requested"), ended(3, "refused")]) == 2
+    assert count_leading_results([]) == 0
 
 
 async def test_tools_event_lists_the_gateway_tools_of_the_request() -> None:

@@ -6,7 +6,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import SaidBeside
-from gateway.runs.decision_messages import ADDED, added_messages, new_messages
+from gateway.runs.decision_messages import ADDED, list_added_messages, select_new_messages
 from gateway.runs.request_snapshot import build_run_record
 from tests.agent.agent_bench import CALLER
 from tests.plugins.stores.records import event, new, run
@@ -49,22 +49,22 @@ FORGOTTEN = build_run_record(Exchange(id="run_1", body={"messages": []}, caller=
 )
 def test_messages_of_the_run_count_as_history(stored: StoredRun, brought: SaidBeside, new: list[object]) -> None:
     """In their order, each once. A client that goes on from what is stored sends nothing but new ones."""
-    assert [message["content"] for message in new_messages(brought, stored, [], decides=[])] == new
+    assert [message["content"] for message in select_new_messages(brought, stored, [], decides=[])] == new
 
 
 def test_messages_of_earlier_decisions_count_as_history() -> None:
     """Those of an earlier decision on the same run, in a conversation that is sent whole."""
     added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("b")]}]
     brought = beside("a", "b", "c", behind=2)
-    assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("c")]
+    assert select_new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("c")]
 
 
 def test_equal_messages_with_different_decisions_are_both_new() -> None:
     """Unless the second one comes with the same decisions: then its request is a repeated one."""
     added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("Go on.")]}]
     brought = beside("Go on.", behind=1, is_whole=False)
-    assert new_messages(brought, began("a"), added, decides=["ap_1"]) == []
-    assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("Go on.")]
+    assert select_new_messages(brought, began("a"), added, decides=["ap_1"]) == []
+    assert select_new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("Go on.")]
 
 
 async def test_added_messages_are_read_once_per_request(desk: Desk) -> None:
@@ -72,6 +72,6 @@ async def test_added_messages_are_read_once_per_request(desk: Desk) -> None:
     data = b'{"request": "run_2", "decides": ["ap_1"], "messages": [{"role": "user", "content": "b"}]}'
     of_run = [event(ADDED, data=data), event(), event(ADDED, data=data)]
     await desk.store.write(new(run(), events=of_run))
-    (found,) = await added_messages(desk.store, "run_1", tenant=run().tenant)
+    (found,) = await list_added_messages(desk.store, "run_1", tenant=run().tenant)
     assert found == {"request": "run_2", "decides": ["ap_1"], "messages": [said("b")]}
-    assert await added_messages(desk.store, "run_1", tenant="other") == []
+    assert await list_added_messages(desk.store, "run_1", tenant="other") == []

@@ -379,7 +379,7 @@ async def test_owed_run_end_is_written_once_the_store_recovers(workers: tuple[Wo
     one, _ = workers
     await one.store.write(new(run(owner=one.leases.owner)))
     one.store.broken = True
-    one.leases.owe(Change(run=run(state="completed", answer=b"{}")))
+    one.leases.queue_end(Change(run=run(state="completed", answer=b"{}")))
     assert await one.leases.claim("run_1", *ALL) is None, "it has its end"
     one.start()
     await looked(one)
@@ -398,7 +398,7 @@ async def test_owed_end_of_an_unstored_run_includes_its_request(
     """Pages read it there; of a long one there is what is kept behind an end."""
     one, _ = workers
     ended = run(state="failed", owner=None, request=b'{"body": {}}')
-    one.leases.owe(Change(run=ended, new=True, repeats=True, request=shortened))
+    one.leases.queue_end(Change(run=ended, new=True, repeats=True, request=shortened))
     one.start()
     found = await until_read(lambda: one.store.run("run_1", tenant="acme"), lambda run: run is not None)
     assert found is not None and (found.state, found.request) == ("failed", shortened or b'{"body": {}}')
@@ -408,7 +408,7 @@ async def test_owed_end_of_a_run_claimed_by_another_worker_is_dropped(workers: t
     """Somebody has taken the run up: it is theirs."""
     one, two = workers
     await one.store.write(new(run(owner=None)))
-    one.leases.owe(Change(run=run(state="completed")))
+    one.leases.queue_end(Change(run=run(state="completed")))
     assert await two.leases.claim("run_1", *ALL) is not None
     await one.store.write(new(run("run_2", owner=None)))
     one.start()
@@ -422,7 +422,7 @@ async def test_number_of_owed_run_ends_is_bounded(workers: tuple[Worker, Worker]
     one, _ = workers
     await one.store.write(new(run("run_0", owner=None)))
     for i in range(OWED + 1):
-        one.leases.owe(Change(run=run(f"run_{i}", state="completed")))
+        one.leases.queue_end(Change(run=run(f"run_{i}", state="completed")))
     assert await one.leases.claim("run_0", *ALL) is not None
 
 
@@ -472,7 +472,7 @@ async def test_a_worker_that_ends_leaves_no_lease_behind(workers: tuple[Worker, 
     assert await one.leases.claim("run_0", *ALL) and await two.leases.claim("run_1", *ALL)
     owed = await one.leases.claim("run_2", *ALL)
     assert owed is not None
-    one.leases.owe(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
+    one.leases.queue_end(Change(run=replace(owed, state="completed", owner=None, lease_s=0.0)))
     await one.leases.close()
     assert await two.leases.claim("run_0", *ALL) is not None
     assert await one.leases.claim("run_1", *ALL) is None

@@ -13,7 +13,7 @@ from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.storage.store import Json
 from gateway.runs import live_run
 from gateway.runs.live import KEPT, KEPT_BYTES, LiveRuns
-from gateway.runs.live_run import PARKED, STOPPING, WAITS, cancelled_again
+from gateway.runs.live_run import PARKED, STOPPING, WAITS, rebuild_cancellation
 from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
@@ -162,10 +162,10 @@ async def test_failed_run_without_client_is_found_in_the_store() -> None:
     refused.go.set()
     failed = runs.begin(exchange("run_2"), request_key(), refused, detached=True, request_id="run_3")
     await failed.wait_until_ended()
-    assert runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is None
+    assert runs.mark_as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is None
     done = runs.begin(exchange("run_2"), request_key(), work, detached=True, request_id="run_4")
     await done.wait_until_ended()
-    assert not runs.as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is done
+    assert not runs.mark_as_repeat(request_key()).repeats and runs.find(request_key(repeats=True)) is done
 
 
 async def test_successful_run_is_rejoined_only_by_a_marked_repeat() -> None:
@@ -333,7 +333,7 @@ async def test_run_that_ignores_cancellation_is_abandoned_and_logged(
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            reasons.append(cancelled_again(task).args)
+            reasons.append(rebuild_cancellation(task).args)
             await may.wait()
         return reply_of("too late")
 

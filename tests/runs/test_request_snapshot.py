@@ -8,7 +8,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Delivery, Exchange, Origin, Resume, ToolSteering
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json
-from gateway.runs.request_snapshot import dump_request, ended_request, load_exchange
+from gateway.runs.request_snapshot import dump_request, load_exchange, shorten_ended_request
 from tests.exchanges import changed, fact_of
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
@@ -104,10 +104,10 @@ def test_long_request_loses_its_conversation_when_the_run_ends() -> None:
     asked = changed(ASKED, body={**short, **long}, **WISHES)
     request = dump_request(asked)
     whole = {**orjson.loads(request), "body": {**short, "messages": []}}
-    assert orjson.loads(ended_request(asked, request) or b"") == whole
+    assert orjson.loads(shorten_ended_request(asked, request) or b"") == whole
     goes_on = load_exchange(Resume(stored(asked)), approvals="hold", shows_calls=False, background=False)
-    assert orjson.loads(ended_request(goes_on, request) or b"") == whole
-    assert ended_request(ASKED, dump_request(ASKED)) is None
+    assert orjson.loads(shorten_ended_request(goes_on, request) or b"") == whole
+    assert shorten_ended_request(ASKED, dump_request(ASKED)) is None
     again = load_exchange(Resume(replace(stored(asked), request=orjson.dumps(whole))), approvals="hold")
     assert again.body == {**short, "messages": []} and again.delivery.shows_calls
 
@@ -120,7 +120,7 @@ def test_long_call_is_dropped_from_the_request_when_the_run_ends() -> None:
     goes_on = load_exchange(Resume(stored(asked)), approvals="turn")
     assert (goes_on.job.call, goes_on.notes) == (asked.job.call, asked.notes)
     for exchange in (asked, goes_on):
-        ended = ended_request(exchange, request)
+        ended = shorten_ended_request(exchange, request)
         assert ended is not None and orjson.loads(ended).keys().isdisjoint(("call", "notes"))
 
 

@@ -10,7 +10,7 @@ from gateway.contracts.tools import ToolCall, ToolSpec
 from gateway.contracts.tracing.context import RunTrace, TraceContext
 from gateway.contracts.tracing.tracer import Record, Tracer
 from gateway.runs.request_snapshot import build_run_record
-from gateway.runs.run_span import send_failed, send_refused
+from gateway.runs.run_span import send_failed_spans, send_refused_span
 
 CONTEXT = TraceContext("0" * 31 + "1", "0" * 15 + "2", sampled=True, state="congo=t61", parent_id="0" * 15 + "3")
 EXCHANGE = Exchange(
@@ -25,8 +25,8 @@ def sent_for(context: TraceContext | None) -> list[Record]:
         replace(EXCHANGE, execution=replace(EXCHANGE.execution, trace=trace)), now_s=1005.0
     )  # written when it first had to be
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
-    send_failed(run, tracer, waiting=(), error="internal_error", now_s=1010.0)
-    send_failed(run, None, waiting=(), error="internal_error", now_s=1010.0)
+    send_failed_spans(run, tracer, waiting=(), error="internal_error", now_s=1010.0)
+    send_failed_spans(run, None, waiting=(), error="internal_error", now_s=1010.0)
     return sent
 
 
@@ -50,8 +50,8 @@ def test_refused_call_span_name_contains_no_unknown_tool_name() -> None:
         (spec, Verdict("deny", "operator", "deny")),
     ):
         planned = PlannedCall(ToolCall(id="c1", tool="made up", arguments={}), known, verdict, "Not run.")
-        send_refused(planned, tracer, parent=CONTEXT, run_id="run_1")
-        send_refused(planned, tracer, parent=replace(CONTEXT, sampled=False), run_id="run_1")
+        send_refused_span(planned, tracer, parent=CONTEXT, run_id="run_1")
+        send_refused_span(planned, tracer, parent=replace(CONTEXT, sampled=False), run_id="run_1")
     assert [(one.name, one.error) for one in sent] == [
         ("execute_tool", "unknown_tool"),
         ("execute_tool files", "operator"),

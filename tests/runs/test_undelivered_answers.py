@@ -118,6 +118,6 @@ async def test_unmarked_repeat_is_recognised_by_another_worker(ends: str, shared
         if ends == "whole":
             await whole(run)
         here.leave(run, whole=True)
-    assert there.as_repeat(request_key()).repeats == (ends != "whole")
+    assert there.mark_as_repeat(request_key()).repeats == (ends != "whole")
     await here.close()
     await there.close()

@@ -151,9 +151,9 @@ async def test_services_can_be_added_and_removed_at_runtime() -> None:
     assert [one.name for one in tools.services()] == ["time"] and tools.find_by_name("time.look") == entry
     assert [one.name for one in tools.get_offered(exchange())] == ["now"]
     come.now[0].becomes("stopped")
-    assert tools.find_by_name("time.look") is None and tools.not_running("time__look") == "time"
+    assert tools.find_by_name("time.look") is None and tools.find_stopped_service("time__look") == "time"
     come.now.clear()
-    assert not tools.services() and tools.not_running("time__look") is None
+    assert not tools.services() and tools.find_stopped_service("time__look") is None
     assert len(tools.sources) == 1
 
 
@@ -175,7 +175,9 @@ async def test_service_list_is_read_once_until_it_changes() -> None:
     tools = Catalog((), further=lambda: now)
     for _ in range(9):
         assert (
-            tools.find_by_name("time.look") is not None and tools.services() and tools.not_running("time.look") is None
+            tools.find_by_name("time.look") is not None
+            and tools.services()
+            and tools.find_stopped_service("time.look") is None
         )
     assert service.reads == 1
     service.becomes("running", look="1", listen="2")
@@ -190,7 +192,7 @@ async def test_ended_service_is_detected_before_it_reports() -> None:
     tools = Catalog((), further=lambda: now)
     assert tools.find_by_name("time.look") is not None
     service.state = "stopped"
-    assert tools.find_by_name("time.look") is None and tools.not_running("time.look") == "time"
+    assert tools.find_by_name("time.look") is None and tools.find_stopped_service("time.look") == "time"
 
 
 class Steady(Managed):
@@ -304,7 +306,7 @@ async def test_service_of_a_tool_is_its_longest_name_prefix() -> None:
         for name in ("my.server.a.b", "my__server__a__b", "my.x", "my.own", "my__own", "z")
     }
     assert list(of.values()) == ["my.server", "my.server", "my", None, None, None]
-    assert tools.own_names() == ["my.own"]
+    assert tools.list_own_names() == ["my.own"]
 
 
 async def test_nearest_tool_name_includes_service_tools() -> None:
@@ -435,5 +437,5 @@ async def test_service_of_a_tool_is_known_before_the_service_runs(service: str) 
     tools = Catalog((), further=Come(one))
     (towards,) = tools.in_use().values()
     one.becomes("starting")
-    assert tools.not_running(towards) == service and tools.is_starting(towards)
+    assert tools.find_stopped_service(towards) == service and tools.is_starting(towards)
     assert tools.find_service_name(towards) == service and tools.find_service_name(f"{service}.look") == service

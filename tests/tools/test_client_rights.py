@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.caller import Caller, KeyBounds
-from gateway.tools.client_rights import ClientRights, all_allowed
+from gateway.tools.client_rights import ClientRights, are_all_allowed
 
 from .doubles import exchange
 
@@ -76,5 +76,9 @@ def test_chat_requests_are_not_limited_by_mcp_client_rights() -> None:
 
 def test_tool_rights_match_names_and_globs() -> None:
     """A name means itself, whatever it looks like."""
-    assert all_allowed(("a.*",), ["a.b"]) and all_allowed(("a[1]",), ["a[1]"]) and not all_allowed(("a.*",), ["b.a"])
-    assert all_allowed((), ["a.b"]) and not all_allowed(("a.*",), ["a.b", "b.a"])
+    assert (
+        are_all_allowed(("a.*",), ["a.b"])
+        and are_all_allowed(("a[1]",), ["a[1]"])
+        and not are_all_allowed(("a.*",), ["b.a"])
+    )
+    assert are_all_allowed((), ["a.b"]) and not are_all_allowed(("a.*",), ["a.b", "b.a"])

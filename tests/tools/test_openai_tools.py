@@ -8,7 +8,7 @@ from gateway.contracts.exchange import Intent
 from gateway.contracts.risk import schema
 from gateway.contracts.storage.store import Json
 from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
-from gateway.tools.openai_tools import DESCRIPTION_CHARS, native_tools
+from gateway.tools.openai_tools import DESCRIPTION_CHARS, build_native_tools
 
 from .doubles import Source, exchange, spec
 from .managed import Managed
@@ -24,7 +24,7 @@ async def test_native_tool_gets_an_optional_risk_level_parameter() -> None:
     """Which is not required, and not kept: the tool's own schema stays as it is."""
     look = spec(parameters=SCHEMA)
     before = orjson.dumps(look.parameters)
-    (told,) = native_tools(await catalog(Source(look)), exchange(), besides=())
+    (told,) = build_native_tools(await catalog(Source(look)), exchange(), besides=())
     assert told == {
         "type": "function",
         "function": {
@@ -47,14 +47,14 @@ async def test_tool_without_parameters_gets_only_risk_level() -> None:
         {"type": "object", "properties": {}},
         {"type": "object", "properties": None},
     ):
-        (told,) = native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
+        (told,) = build_native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
         assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
 
 
 async def test_tool_with_its_own_risk_level_keeps_it() -> None:
     """It means what the tool says."""
     own: Json = {"type": "object", "properties": {"risk_level": {"type": "number"}}}
-    (told,) = native_tools(await catalog(Source(spec(parameters=own))), exchange(), besides=())
+    (told,) = build_native_tools(await catalog(Source(spec(parameters=own))), exchange(), besides=())
     assert told["function"]["parameters"] == own
 
 
@@ -63,7 +63,7 @@ async def test_client_tool_overrides_a_gateway_tool_of_the_same_name() -> None:
     made = await catalog(Source(spec("look"), spec("peek")), Source(spec("read")))
 
     def names(*only: str, besides: tuple[str, ...] = ()) -> list[str]:
-        return [told["function"]["name"] for told in native_tools(made, exchange(*only), besides=besides)]
+        return [told["function"]["name"] for told in build_native_tools(made, exchange(*only), besides=besides)]
 
     assert sorted(names()) == ["look", "peek", "read"]
     assert sorted(names(besides=("peek", "other"))) == ["look", "read"]
@@ -78,9 +78,9 @@ async def test_service_tools_are_listed_once() -> None:
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
     both = replace(meant, steering=replace(meant.steering, services=("time",)))
     for asked in (meant, both):
-        (told,) = native_tools(made, asked, besides=())
+        (told,) = build_native_tools(made, asked, besides=())
         assert told["function"]["name"] == "time__look"
-    assert native_tools(made, replace(both, steering=replace(both.steering, no_tools=True)), besides=()) == []
+    assert build_native_tools(made, replace(both, steering=replace(both.steering, no_tools=True)), besides=()) == []
 
 
 async def test_long_service_tool_description_is_cut() -> None:
@@ -90,6 +90,6 @@ async def test_long_service_tool_description_is_cut() -> None:
     service.spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
     made = await load_catalog({}, further=lambda: [ConfiguredSource(service, untrusted=True)])
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
-    (told,) = native_tools(made, meant, besides=())
+    (told,) = build_native_tools(made, meant, besides=())
     assert len(told["function"]["description"]) <= DESCRIPTION_CHARS + 1
     assert told["function"]["description"].endswith("word…")

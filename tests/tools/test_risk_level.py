@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.tools.risk_level import declared_names, find_outer_level, raised_within, raises, resembles
+from gateway.tools.risk_level import find_outer_level, find_raising_value, list_declared_names, raises, resembles
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_raised_risk_level_is_recognised_in_every_spelling(value: object, does: 
 )
 def test_raised_risk_level_is_found_at_any_depth(arguments: Json, found: object) -> None:
     """In objects and lists."""
-    assert raised_within(arguments, frozenset()) == found
+    assert find_raising_value(arguments, frozenset()) == found
 
 
 def test_parameters_declared_in_the_schema_are_not_risk_levels() -> None:
     """Wherever it declares it."""
     item = {"type": "object", "properties": {"risk": {"type": "string"}}}
-    own = declared_names({"properties": {"rows": {"type": "array", "items": item}, "x": True}, "anyOf": [True]})
+    own = list_declared_names({"properties": {"rows": {"type": "array", "items": item}, "x": True}, "anyOf": [True]})
     assert own == {"rows", "x", "risk"}
-    assert raised_within({"rows": [{"risk": "high"}]}, own) is None
-    assert raised_within({"rows": [{"Risk": "high"}]}, own) == "high"
+    assert find_raising_value({"rows": [{"risk": "high"}]}, own) is None
+    assert find_raising_value({"rows": [{"Risk": "high"}]}, own) == "high"
 
 
 def test_deep_arguments_are_read_to_their_end() -> None:
@@ -71,7 +71,7 @@ def test_deep_arguments_are_read_to_their_end() -> None:
     deep: Json = {"risk_level": "high"}
     for _ in range(50_000):
         deep = {"a": deep}
-    assert raised_within(deep, frozenset()) == "high"
+    assert find_raising_value(deep, frozenset()) == "high"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing import Final
 
 import orjson
 
-from gateway.agent.fingerprint_text import TELLING_BYTES, telling_texts
+from gateway.agent.fingerprint_text import TELLING_BYTES, extract_fingerprint_texts
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.store import Json
 from gateway.dialects.message_identity import MessageMeaning, extract_approval_ids, is_random, parse_meaning
@@ -52,38 +52,40 @@ class Scope:
 
     @property
     def marks_id(self) -> str:
-        """Return the id of the one turn that all marks of texts are."""
-        return _key(self._marks, b"marks")
+        """Return the id of the single stored turn that holds all text marks of this caller."""
+        return _hash_key(self._marks, b"marks")
 
     @property
     def conversation_mark(self) -> str | None:
         """Return the key of the mark of the named conversation as a whole."""
-        return None if self.conversation is None else _key(self._marks, b"conversation", self.conversation.encode())
+        return (
+            None if self.conversation is None else _hash_key(self._marks, b"conversation", self.conversation.encode())
+        )
 
-    def call_mark(self, call_id: str) -> str:
+    def build_call_mark(self, call_id: str) -> str:
         """Return the key of the mark of a call."""
-        return _key(self._marks, b"call", call_id.encode())
+        return _hash_key(self._marks, b"call", call_id.encode())
 
-    def text_marks(self, message: Json) -> list[str]:
+    def build_text_marks(self, message: Json) -> list[str]:
         """Return the keys of the marks of the texts of an answer that are long enough to be recognised."""
-        return [_key(self._marks, b"told", text) for text in telling_texts(message)]
+        return [_hash_key(self._marks, b"told", text) for text in extract_fingerprint_texts(message)]
 
-    def words_mark(self, behind: bytes, told: bytes) -> str:
+    def build_wording_mark(self, behind: bytes, told: bytes) -> str:
         """Return the key of the mark of an answer by its words."""
-        return _key(self._marks, b"words", behind, told)
+        return _hash_key(self._marks, b"words", behind, told)
 
-    def id_keys(self, *, calls: Iterable[str] = (), asks: Iterable[str] = (), answer: str = "") -> list[str]:
+    def build_id_keys(self, *, calls: Iterable[str] = (), asks: Iterable[str] = (), answer: str = "") -> list[str]:
         """Return the keys of ids: of calls, of requested approvals, and of the answer itself."""
         kinds = ((b"call", calls), (b"ask", asks), (b"answer", (answer,) if answer else ()))
-        return [_key(self._ids, kind, own.encode("utf-8", "surrogatepass")) for kind, ids in kinds for own in ids]
+        return [_hash_key(self._ids, kind, own.encode("utf-8", "surrogatepass")) for kind, ids in kinds for own in ids]
 
     def digest(self) -> "hashlib._Hash":
         """Return the hash of a conversation that has no message yet."""
         return hashlib.sha256(self._meaning)
 
     def place(self, name: Sequence[str], behind: bytes, told: bytes) -> str | None:
-        """Return the key of an answer by itself, in the conversation of this name."""
-        return _key(self._meaning, orjson.dumps(name), behind, told) if self.has_meaning else None
+        """Return the key of an answer by its position; None if the request names no user or conversation."""
+        return _hash_key(self._meaning, orjson.dumps(name), behind, told) if self.has_meaning else None
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ class AnswerKeys:
 
     @property
     def by_meaning(self) -> tuple[str, ...]:
-        """Return the keys of the meaning of the answer."""
+        """Return the keys made from the content of the answer, not from ids."""
         return (self.prefix,) if self.place is None else (self.prefix, self.place)
 
 
@@ -125,13 +127,13 @@ class KeyReader:
         self._name: Sequence[str] | None = None if scope.conversation is None else [scope.conversation]
 
     def copy(self) -> "KeyReader":
-        """Return a reader that goes on from here."""
+        """Return a reader that continues behind the messages read so far."""
         other = KeyReader(self._scope, has_prefixes=self.has_prefixes)
         other._digest, other._asked, other._name = self._digest.copy(), self._asked, self._name
         return other
 
     def read(self, message: Json, *, answer_id: str = "") -> AnswerKeys | None:
-        """Read a message. Return the keys of an assistant's, and None for others."""
+        """Add a message. Return the keys of an assistant's message, and None for any other."""
         if message.get("role") in _HIDDEN_ROLES:
             return None
         meant, scope = parse_meaning(message), self._scope
@@ -139,7 +141,7 @@ class KeyReader:
             self._asked = meant.text
         if meant.role != b"a":
             if self.has_prefixes:
-                self._digest.update(_frame(meant.role, meant.text))
+                self._digest.update(_frame_bytes(meant.role, meant.text))
             return None
         told = _encode_identity(meant)
         if self.has_prefixes and (meant.calls or meant.text):  # clients drop answers without anything
@@ -147,13 +149,13 @@ class KeyReader:
         ids, asks = meant.ids[:IDS_LIMIT], meant.asks[:IDS_LIMIT]
         if self._name is None and ids:
             self._name = ["", ids[0]]
-        behind = _select_asked_text(meant, self._asked)
+        behind = _select_question_text(meant, self._asked)
         place = None if self._name is None else scope.place(self._name, behind, told)
-        own = tuple(scope.id_keys(calls=ids, asks=asks, answer=answer_id)) if ids or asks or answer_id else ()
+        own = tuple(scope.build_id_keys(calls=ids, asks=asks, answer=answer_id)) if ids or asks or answer_id else ()
         keys = AnswerKeys(own, self._digest.hexdigest() if self.has_prefixes else "", place)
         if self.has_marks:
-            keys.words = scope.words_mark(behind, told)
-            keys.marks = [keys.words, *scope.text_marks(message), *map(scope.call_mark, ids)]
+            keys.words = scope.build_wording_mark(behind, told)
+            keys.marks = [keys.words, *scope.build_text_marks(message), *map(scope.build_call_mark, ids)]
         return keys
 
 
@@ -175,13 +177,15 @@ def build_answer_keys(
     return found
 
 
-def issued_keys(scope: Scope, text: str, *, tool_calls: Sequence[Json], answer_id: str) -> tuple[str, ...]:
+def build_issued_keys(scope: Scope, text: str, *, tool_calls: Sequence[Json], answer_id: str) -> tuple[str, ...]:
     """Return the keys of the ids that the gateway gave to the client with one answer.
 
     Ids of calls in its text are not among them: a model may repeat there what it has read.
     """
     calls = [call["id"] for call in tool_calls if is_random(call["id"])]
-    return tuple(scope.id_keys(calls=calls[:IDS_LIMIT], asks=extract_approval_ids(text)[:IDS_LIMIT], answer=answer_id))
+    return tuple(
+        scope.build_id_keys(calls=calls[:IDS_LIMIT], asks=extract_approval_ids(text)[:IDS_LIMIT], answer=answer_id)
+    )
 
 
 async def read_keys(
@@ -197,21 +201,21 @@ async def read_keys(
 
 
 async def read_text_marks(messages: Sequence[Json], scope: Scope) -> list[str]:
-    """Return the marks of the texts of answers, each once; of long ones by a thread, as above."""
+    """Return the marks of the texts of answers, each once; a thread makes those of long ones."""
     if _is_long(messages):
-        return await asyncio.to_thread(_text_marks, messages, scope)
-    return _text_marks(messages, scope)
+        return await asyncio.to_thread(_list_text_marks, messages, scope)
+    return _list_text_marks(messages, scope)
 
 
-def _text_marks(messages: Sequence[Json], scope: Scope) -> list[str]:
-    return list(dict.fromkeys(key for message in messages for key in scope.text_marks(message)))
+def _list_text_marks(messages: Sequence[Json], scope: Scope) -> list[str]:
+    return list(dict.fromkeys(key for message in messages for key in scope.build_text_marks(message)))
 
 
 def _count_answers(messages: Sequence[Json]) -> int:
     return sum(message.get("role") == "assistant" for message in messages)
 
 
-def to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
+def trim_after_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
     """Return the messages up to the last answer. No key depends on later ones."""
     end = len(messages)
     while end and messages[end - 1].get("role") != "assistant":
@@ -244,16 +248,17 @@ def _is_long(messages: Sequence[Json]) -> bool:
 
 def _encode_identity(meant: MessageMeaning) -> bytes:
     """Return the bytes that identify an answer: its calls or its text. Clients drop the text beside calls."""
-    return _frame(b"c", meant.calls) if meant.calls else _frame(b"a", meant.text)
+    return _frame_bytes(b"c", meant.calls) if meant.calls else _frame_bytes(b"a", meant.text)
 
 
-def _select_asked_text(meant: MessageMeaning, asked: bytes) -> bytes:
+def _select_question_text(meant: MessageMeaning, asked: bytes) -> bytes:
+    """Return the text in front of an answer, or b"" if the answer's own text identifies it."""
     return b"" if not meant.calls and len(meant.text) >= TELLING_BYTES else asked
 
 
-def _frame(kind: bytes, content: bytes) -> bytes:
+def _frame_bytes(kind: bytes, content: bytes) -> bytes:
     return b"%b%d:%b" % (kind, len(content), content)
 
 
-def _key(*parts: bytes) -> str:
+def _hash_key(*parts: bytes) -> str:
     return hashlib.sha256(b"".join([b"k%d:%b" % (len(part), part) for part in parts])).hexdigest()

@@ -23,7 +23,7 @@ from gateway.contracts.storage.journal import StoredStep
 from gateway.contracts.storage.store import HiddenTurn, Json, Store, StoreError
 from gateway.dialects.usage import TurnUsage
 from gateway.runs.live_run import LiveRun
-from gateway.runs.taint_marks import taint_key
+from gateway.runs.taint_marks import build_taint_key
 
 log = logging.getLogger("gateway")
 
@@ -39,7 +39,7 @@ class ForeignAnswers:
     clock: Clock
 
     async def mark(self, run: LiveRun) -> None:
-        """Mark the answer so far of a run that is shown to another person, in the conversation of that one."""
+        """Mark another person's answer as tainted in the conversation of the client that it is shown to."""
         if (own := run.answer.shown_to) is None:
             return
         progress, scope = RunProgress(TurnUsage(), read_tainted=True), Scope(own)
@@ -65,7 +65,7 @@ class TaintMarks:
         self._is_marked = run.dry
         self.told = EchoSegments()
 
-    async def of_conversation(self, keys: Mapping[int, AnswerKeys]) -> list[str]:
+    async def list_conversation_marks(self, keys: Mapping[int, AnswerKeys]) -> list[str]:
         """Return the keys of all marks that taint a run with this conversation."""
         named = self._scope.conversation_mark
         marks = [] if named is None else [named]
@@ -75,8 +75,8 @@ class TaintMarks:
             marks += await read_text_marks([{"content": text} for text in self._run.origin.thoughts], self._scope)
         return marks
 
-    def find_any(self, known: Mapping[str, HiddenTurn | None]) -> bool:
-        """Return whether one of these turns, which were found by their keys, is a mark."""
+    def has_any_mark(self, known: Mapping[str, HiddenTurn | None]) -> bool:
+        """Return whether one of the turns found by their keys is a taint mark."""
         marks_id = self._scope.marks_id
         return any(turn is not None and turn.id in (key, marks_id) for key, turn in known.items())
 
@@ -87,21 +87,21 @@ class TaintMarks:
         """
         if not self._progress.is_tainted:
             return
-        await self.mark_told(whole=False)
+        await self.mark_received_texts(whole=False)
         self.told.tainted = True
         if self._is_marked:
             return
         self._is_marked = True
         named = self._scope.conversation_mark
-        for key in (*([] if named is None else [named]), *map(taint_key, self._run.delivery.known_as)):
-            await self._put(key)
+        for key in (*([] if named is None else [named]), *map(build_taint_key, self._run.delivery.known_as)):
+            await self._store_mark(key)
 
-    async def read_sources(self) -> None:
-        """Taint the run, and mark it as above: the model's server has found and read something by itself."""
+    async def mark_server_sources(self) -> None:
+        """Taint the run and mark its answer, because the model's server has searched by itself."""
         self._progress.read_tainted = True
         await self.mark()
 
-    async def mark_told(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
+    async def mark_received_texts(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
         """Mark the texts that the client received after untrusted text had entered the answer, one by one.
 
         `whole`: its turn is over, so that this is all. `tool_calls` are the client's own.
@@ -110,9 +110,11 @@ class TaintMarks:
             not self._progress.is_tainted or self._run.dry or self._run.job.call is not None
         ):  # nothing goes on behind a call
             return
-        messages = self.told.take_all(self._progress.said, tool_calls) if whole else self.told.take_ended()
+        messages = (
+            self.told.take_remaining_texts(self._progress.said, tool_calls) if whole else self.told.take_ended_texts()
+        )
         if keys := await read_text_marks(messages, self._scope):
-            await self._put(self._scope.marks_id, *keys)
+            await self._store_mark(self._scope.marks_id, *keys)
 
     async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
         """Mark calls that the client is shown, whose results may contain untrusted text.
@@ -125,15 +127,15 @@ class TaintMarks:
     async def mark_ids(self, call_ids: Iterable[str]) -> None:
         """Mark calls by their ids."""
         for call_id in sorted(call_ids):
-            await self._put(self._scope.call_mark(call_id))
+            await self._store_mark(self._scope.build_call_mark(call_id))
 
     async def mark_answer(self, keys: AnswerKeys, tool_calls: Sequence[Json]) -> None:
         """Mark the answer of a turn that is over, as a whole and text by text, if it is tainted."""
         if self._progress.is_tainted:
-            await self._put(keys.words)
-            await self.mark_told(tool_calls=tool_calls)
+            await self._store_mark(keys.words)
+            await self.mark_received_texts(tool_calls=tool_calls)
 
-    async def _put(self, key: str, *further: str) -> None:
+    async def _store_mark(self, key: str, *further: str) -> None:
         """Store a mark under its key, which is its id, and under further ones."""
         run, now_s = self._run, self._clock.time()
         mark = HiddenTurn(id=key, run_id=run.id, start=0, end=0, tainted=True)

@@ -19,9 +19,9 @@ from gateway.agent.hidden.answer_keys import (
     KeyReader,
     Scope,
     build_answer_keys,
-    issued_keys,
+    build_issued_keys,
     read_keys,
-    to_last_answer,
+    trim_after_last_answer,
 )
 from gateway.agent.hidden.answer_positions import HiddenTurnMap, find_places, put_back
 from gateway.agent.hidden.taint_marks import TaintMarks
@@ -30,7 +30,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.journal import StoredStep
 from gateway.contracts.storage.store import HiddenTurn, Json, Store, StoreError
-from gateway.runs.call_events import with_results
+from gateway.runs.call_events import count_leading_results
 
 log = logging.getLogger("gateway")
 
@@ -65,10 +65,10 @@ class HiddenTurns:
             progress.read_tainted = True
         await self.marks.mark()
         messages: list[Json] = run.body["messages"]
-        keys = await self._read(messages)
+        keys = await self._read_conversation_keys(messages)
         if not (keys or run.conversation is not None or run.origin.thoughts):
             return messages
-        asked = await self.marks.of_conversation(keys)
+        asked = await self.marks.list_conversation_marks(keys)
         for own in keys.values():
             asked += (*own.ids, *own.by_meaning) if self._scope.has_meaning else own.ids
         if not asked:
@@ -82,8 +82,8 @@ class HiddenTurns:
         if not (known or run.dry):
             return messages
         places = find_places(keys, known, conversation=run.conversation) if known else HiddenTurnMap()
-        self._note(places, is_asked=bool(keys))
-        if self.marks.find_any(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
+        self._count_placements(places, is_asked=bool(keys))
+        if self.marks.has_any_mark(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
             progress.read_tainted = True
             await self.marks.mark()
         return put_back(messages, places.turns) if places.turns else messages
@@ -97,13 +97,13 @@ class HiddenTurns:
         progress = self._progress
         if self._run.job.call is not None:  # no conversation goes on behind it
             return
-        hidden = self._unseen(hidden)
+        hidden = self._select_unseen_messages(hidden)
         if self._run.delivery.shows_calls:
-            hidden, progress.asked_behind = (), with_results(steps)
-        keys = await self._read_answer((), has_prefix=True)
+            hidden, progress.asked_behind = (), count_leading_results(steps)
+        keys = await self._build_turn_keys((), has_prefix=True)
         if progress.question is None:
             start = min(progress.start, len(hidden))
-            ids = issued_keys(
+            ids = build_issued_keys(
                 self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.delivery.answer_id
             )
             progress.question = TurnQuestion(keys.prefix, keys.place, start, len(hidden), replayed_text, ids)
@@ -116,7 +116,7 @@ class HiddenTurns:
         if self._run.job.call is not None:  # as above
             return
         progress, question, answer_id = self._progress, self._progress.question, self._run.delivery.answer_id
-        start, hidden = progress.start, self._unseen(hidden)
+        start, hidden = progress.start, self._select_unseen_messages(hidden)
         if self._run.delivery.shows_calls:
             hidden, start = (), 0
             if progress.is_tainted:
@@ -130,15 +130,15 @@ class HiddenTurns:
             return
         ids: Sequence[str] = ()
         if hidden:
-            ids = issued_keys(self._scope, "".join(progress.said), tool_calls=tool_calls, answer_id=answer_id)
+            ids = build_issued_keys(self._scope, "".join(progress.said), tool_calls=tool_calls, answer_id=answer_id)
         if not has_keys:
-            await self._put("answer", ids, (), hidden, start=start, split=len(hidden))
+            await self._store_turn("answer", ids, (), hidden, start=start, split=len(hidden))
             return
-        keys = await self._read_answer(tool_calls)
-        await self._put("answer", ids, keys.by_meaning, hidden, start=start, split=len(hidden))
+        keys = await self._build_turn_keys(tool_calls)
+        await self._store_turn("answer", ids, keys.by_meaning, hidden, start=start, split=len(hidden))
         await self.marks.mark_answer(keys, tool_calls)
 
-    def _unseen(self, hidden: Sequence[Json]) -> Sequence[Json]:
+    def _select_unseen_messages(self, hidden: Sequence[Json]) -> Sequence[Json]:
         """Return the hidden messages except the ones that came with a decision: the client has them."""
         seen = [message for _, _, beside in self._progress.rounds for message in beside.get("added", ())]
         return [message for message in hidden if message not in seen] if seen else hidden
@@ -168,11 +168,11 @@ class HiddenTurns:
 
     async def _store_question(self, hidden: Sequence[Json], question: TurnQuestion, told: Sequence[Json]) -> None:
         keys = AnswerKeys(tuple(question.ids), question.prefix, question.place)
-        await self._put(
+        await self._store_turn(
             question.prefix, keys.ids, keys.by_meaning, hidden, start=question.start, split=question.split, told=told
         )
 
-    async def _put(
+    async def _store_turn(
         self,
         which: str,
         ids: Sequence[str],
@@ -218,16 +218,16 @@ class HiddenTurns:
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
-    async def _read(self, messages: Sequence[Json]) -> dict[int, AnswerKeys]:
+    async def _read_conversation_keys(self, messages: Sequence[Json]) -> dict[int, AnswerKeys]:
         """Return the keys of the answers of a conversation, and keep the reader behind the last one."""
-        answered = to_last_answer(messages)
+        answered = trim_after_last_answer(messages)
         if not answered:
             return {}
         self._reader = reader = KeyReader(self._scope, has_prefixes=self._scope.has_meaning)
         self._n_read = len(answered)
         return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.origin.answer_ids)
 
-    async def _read_answer(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> AnswerKeys:
+    async def _build_turn_keys(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> AnswerKeys:
         """Return the keys of the answer of this turn."""
         resume = self._run.execution.resume
         messages, reader = self._run.body["messages"], self._reader
@@ -243,8 +243,8 @@ class HiddenTurns:
             answer["tool_calls"] = tool_calls
         return (await read_keys([*rest, answer], self._scope, reader=reader))[len(rest)]
 
-    def _note(self, places: HiddenTurnMap, *, is_asked: bool) -> None:
-        """Count what was put back and what was not, or say so of a request that is only explained."""
+    def _count_placements(self, places: HiddenTurnMap, *, is_asked: bool) -> None:
+        """Count the restored, ambiguous and foreign turns, or add remarks on them in a dry run."""
         n_turns = sum(map(len, places.turns.values()))
         if not self._run.dry:
             counts = {"put_back": n_turns, "ambiguous": places.ambiguous, "foreign": places.foreign}

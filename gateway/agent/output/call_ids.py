@@ -35,9 +35,10 @@ class CallIds:
 
     def assign_ids(self, pieces: Iterable[Any]) -> list[Any]:
         """Return pieces of calls, each with an id and an index that no other call of the answer has."""
-        return [self._piece(piece) if isinstance(piece, dict) else piece for piece in pieces]
+        return [self._assign_piece_ids(piece) if isinstance(piece, dict) else piece for piece in pieces]
 
-    def _piece(self, piece: Json) -> Json:
+    def _assign_piece_ids(self, piece: Json) -> Json:
+        """Return a piece of a call with the id and index of its call; other values stay unchanged."""
         index, sent = piece.get("index"), piece.get("id") or ""
         if not isinstance(index, int | None) or not isinstance(sent, str):
             return piece

@@ -35,13 +35,14 @@ class Candidate:
 
     def feed(self, text: str, start: int, end: int) -> int | None:
         """Add `text` from `start` to `end`. Return the offset behind the candidate's closing brace, or None."""
-        close = self._close(text, start, end)
+        close = self._find_closing_brace(text, start, end)
         after = end if close is None else close
         self._pieces.append(text[start:after])
         self.size += after - start
         return close
 
-    def _close(self, text: str, at: int, end: int) -> int | None:
+    def _find_closing_brace(self, text: str, at: int, end: int) -> int | None:
+        """Return the offset behind the brace that closes the candidate, or None if it is not there yet."""
         while at < end:
             if self._escaped:
                 self._escaped = False
@@ -73,10 +74,11 @@ def could_be_call(head: str) -> bool | None:
     rest = head[opened.end() :]
     if not rest:
         return None
-    return _quoted_key(rest) if rest[0] == '"' else _broken_key(rest)
+    return _is_quoted_call_key(rest) if rest[0] == '"' else _is_unquoted_call_key(rest)
 
 
-def _quoted_key(rest: str) -> bool | None:
+def _is_quoted_call_key(rest: str) -> bool | None:
+    """Return whether a quoted first key can begin a call; None if the text is too short to decide."""
     key, quote, after = rest[1:].partition('"')
     if "\n" in key:
         return False
@@ -93,7 +95,7 @@ def _quoted_key(rest: str) -> bool | None:
     return value[0] in _VALUE if value else None
 
 
-def _broken_key(rest: str) -> bool | None:
+def _is_unquoted_call_key(rest: str) -> bool | None:
     """Return whether a broken key is meant as a call: `{tool: ...` or `{'tool': ...` is, and `{tool}` is not."""
     word = rest.lstrip(_QUOTES)
     found = _WORD.match(word)

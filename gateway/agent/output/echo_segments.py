@@ -46,7 +46,7 @@ class EchoSegments:
 
         def tell(chunk: Chunk) -> Pause | None:
             if isinstance(chunk, str):  # as nearly all are: one call less for each
-                self._add("said", chunk)
+                self._add_text("said", chunk)
             else:
                 self.add(chunk)
             return emit(chunk)
@@ -56,11 +56,12 @@ class EchoSegments:
     def begin(self, *, again: bool = False) -> None:
         """Start a call of the model. `again`: instead of the last one, of which the client gets nothing."""
         if again:
-            self._drop()
+            self._discard_last_call()
         n_texts = len(self._pieces[-1].texts) if self._pieces else 0
         self._at = len(self._pieces), n_texts, len(self._beside), self._open is not None
 
-    def _drop(self) -> None:
+    def _discard_last_call(self) -> None:
+        """Remove the segments of the last model call, which the client does not get."""
         n_pieces, n_texts, n_beside, is_open = self._at
         del self._pieces[n_pieces:]
         if n_pieces:
@@ -72,7 +73,7 @@ class EchoSegments:
     def add(self, chunk: Chunk) -> None:
         """Add a chunk that the client gets."""
         if isinstance(chunk, str):
-            self._add("said", chunk)
+            self._add_text("said", chunk)
             return
         self._is_taken = False
         event = chunk.get("context")
@@ -80,26 +81,28 @@ class EchoSegments:
             self._open = None
         for choice in chunk.get("choices") or ():
             for name, value in (choice.get("delta") or {}).items():
-                self._take(name, value, beside=choice["delta"])
+                self._add_field(name, value, beside=choice["delta"])
 
-    def _take(self, name: str, value: object, *, beside: Json) -> None:
+    def _add_field(self, name: str, value: object, *, beside: Json) -> None:
+        """Add a field of a chunk: text and reasoning as segments, other values to the whole answer."""
         if name == "content" and isinstance(value, str):
-            self._add("said", value)
+            self._add_text("said", value)
             return
         if name in ("content", "tool_calls", "function_call"):  # images, and calls, which the driver has whole
             self._open = None
             return
         if isinstance(value, str):
             if name == "refusal":
-                self._add("said", value)
+                self._add_text("said", value)
             elif name == "reasoning_content" or (name == "reasoning" and not beside.get("reasoning_content")):
-                self._add("thought", value)
+                self._add_text("thought", value)
         if value is not None and name != "role":
             self._beside.append((name, value))
             if self.tainted:
                 self._strange.add(name)
 
-    def _add(self, kind: _Kind, text: str) -> None:
+    def _add_text(self, kind: _Kind, text: str) -> None:
+        """Append text to the open segment, or begin a segment of this kind."""
         piece = self._open
         if piece is None or piece.kind != kind:
             piece = self._open = _Piece(kind, self.tainted)
@@ -113,14 +116,14 @@ class EchoSegments:
         """Return the whole text of the answer so far, without thoughts."""
         return "".join(text for piece in self._pieces if piece.kind == "said" for text in piece.texts)
 
-    def take_ended(self) -> list[Json]:
+    def take_ended_texts(self) -> list[Json]:
         """Return the tainted texts that have ended, and were not taken yet, each as a message."""
         ended = len(self._pieces) - (self._open is not None)
         taken, self._n_taken = self._pieces[self._n_taken : ended], max(self._n_taken, ended)
         return [{"content": "".join(piece.texts)} for piece in taken if piece.tainted]
 
-    def take_all(self, said: Sequence[str], tool_calls: Sequence[Json]) -> list[Json]:
-        """Return what is left of the tainted texts, and the answer as a whole: as messages, and each once."""
+    def take_remaining_texts(self, said: Sequence[str], tool_calls: Sequence[Json]) -> list[Json]:
+        """Return the remaining tainted segments and the whole answer as messages; [] the second time."""
         if self._is_taken:
             return []
         self._is_taken, self._open = True, None
@@ -128,4 +131,4 @@ class EchoSegments:
         for name, value in self._beside:
             if name in self._strange:
                 whole.add(name, value)
-        return [*self.take_ended(), {**whole.whole(), "content": "".join(said), "tool_calls": tool_calls}]
+        return [*self.take_ended_texts(), {**whole.whole(), "content": "".join(said), "tool_calls": tool_calls}]

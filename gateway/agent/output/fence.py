@@ -34,19 +34,19 @@ class Fence:
     character: str
     length: int
 
-    def end_of_attempt(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
+    def find_attempt_end(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
         """Return the latest end of a candidate within this block, and whether that end is certain.
 
         No line of JSON begins with a fence.
         """
-        found = _end(self.character, self.length, final).search(data, at)
+        found = _compile_end_pattern(self.character, self.length, final).search(data, at)
         if found is None:
             return len(data), False
         return (found.start() + 1, True) if found[1] else (found.start(), False)
 
 
 @lru_cache
-def _end(character: str, length: int, final: bool) -> re.Pattern[str]:
+def _compile_end_pattern(character: str, length: int, final: bool) -> re.Pattern[str]:
     """Return a pattern for the line that closes a block.
 
     It also matches the line's beginning at the end of the text.
@@ -55,7 +55,7 @@ def _end(character: str, length: int, final: bool) -> re.Pattern[str]:
     return re.compile(rf"\n[ \t]{{0,64}}+(?:({character}{{{length}}}){beginning})")
 
 
-def run_end(data: str, at: int) -> int:
+def find_run_end(data: str, at: int) -> int:
     """Return the offset behind the run of the character at `at`, of RUN_CHARS at most."""
     end, most = at + 1, min(len(data), at + RUN_CHARS)
     while end < most and data[end] == data[at]:
@@ -74,7 +74,7 @@ def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called:
     `starts`: it is at the start of its line. `inside`: the block of JSON that is open. `called`: that block contained a
     call.
     """
-    end = run_end(data, at)
+    end = find_run_end(data, at)
     if end - at < 3 or end - at == RUN_CHARS:
         return "none", end
     line, newline, _ = data[end : end + INFO_CHARS].partition("\n")
@@ -105,8 +105,8 @@ def read_line(data: str, at: int, *, starts: bool, inside: Fence | None, called:
 
 
 def read_code_line(data: str, at: int, line: str, *, inside: Fence, final: bool) -> tuple[Kind, int]:
-    """Return the same for a run within a block of code, behind the beginning `line` of its line."""
-    end = run_end(data, at)
+    """Return kind and end offset of a run within a block of code; `line` is the text before it."""
+    end = find_run_end(data, at)
     if end == len(data) and end - at < RUN_CHARS and not final:
         return "wait", at
     if end - at < inside.length or _CODE_LINE_START.fullmatch(line) is None:

@@ -7,7 +7,7 @@ from gateway.contracts.storage.store import Json
 from gateway.tools.schema import find_problem
 
 
-def exact(found: Outcome, schemas: Mapping[str, Json]) -> Outcome:
+def reject_inexact_calls(found: Outcome, schemas: Mapping[str, Json]) -> Outcome:
     """Return an outcome, or what is wrong with a call in it that the client could not get as the model wrote it.
 
     `schemas` are the tools' schemas, by name. Such a call is never mended: a mended call is another action.

@@ -78,26 +78,27 @@ class NativeCalls:
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
         name = as_text(function.get("name"))
-        call = self._call(delta.get("index"), id=as_text(delta.get("id")), name=name)
+        call = self._find_or_add_call(delta.get("index"), id=as_text(delta.get("id")), name=name)
         call.beside = find_outer_level({RISK_LEVEL: call.beside}, delta)
-        self._add(call, function, name=name)
+        self._append_piece(call, function, name=name)
         if further := delta.keys() - _USUAL:
             call.further = call.further or FieldAccumulator()
             for key in further:
                 self._size += len(repr(delta[key]))
                 call.further.add(key, delta[key])
 
-    def feed_older(self, function: object) -> None:
+    def feed_legacy_call(self, function: object) -> None:
         """Add one piece of a `function_call`."""
         if not isinstance(function, dict) or self._size > self._limit:
             return
         if self._older is None:
             self._older = _CallBuilder(0)
             self._size += _CALL_CHARS
-        self._add(self._older, function, name=as_text(function.get("name")))
+        self._append_piece(self._older, function, name=as_text(function.get("name")))
 
-    def _add(self, call: _CallBuilder, function: Mapping[str, object], *, name: str) -> None:
-        arguments = _arguments(function.get("arguments"))
+    def _append_piece(self, call: _CallBuilder, function: Mapping[str, object], *, name: str) -> None:
+        """Append the name and the arguments of one piece to its call."""
+        arguments = _encode_arguments(function.get("arguments"))
         if name != call.name:  # some upstreams repeat it with every piece
             call.name += name
             self._size += len(name)
@@ -107,7 +108,7 @@ class NativeCalls:
         call.beside = find_outer_level({RISK_LEVEL: call.beside}, function)
 
     def outcome(self, *, finish_reason: str | None) -> Outcome:
-        """Return the calls, or Prose if there are none. An id names one call: a later one with the same has none."""
+        """Return the calls, or Prose if there are none; of two calls with one id, the second gets none."""
         if self._size > self._limit:
             return MalformedCall(f"The tool calls are longer than {self._limit} characters.")
         calls: list[FoundCall] = []
@@ -124,7 +125,8 @@ class NativeCalls:
             ids.add(found.id)
         return CallGroup(tuple(calls)) if calls else Prose()
 
-    def _call(self, index: object, *, id: str, name: str) -> _CallBuilder:  # noqa: A002
+    def _find_or_add_call(self, index: object, *, id: str, name: str) -> _CallBuilder:  # noqa: A002
+        """Return the call that a piece continues by its index, id or name, or begin a new one."""
         if isinstance(index, int):
             known = self._by_index.get(index)
             # Parallel calls that all have the index 0: a new one brings its own id and name.
@@ -147,7 +149,7 @@ class NativeCalls:
         return None if last and name and last.arguments else last
 
 
-def _arguments(value: object) -> str:
+def _encode_arguments(value: object) -> str:
     """Return arguments as text: some upstreams send the object itself.
 
     It is never {} for a value of another type.

@@ -3,14 +3,14 @@
 What clients of the API could not read is put as they read it: parts of a text, and calls that share a number.
 """
 
-from gateway.agent.answer import Further, too_deep
+from gateway.agent.answer import Further, build_too_deep_error
 from gateway.agent.output.call_ids import CallIds
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator, TooDeepError, safe
 from gateway.dialects.id_scrubbing import Defuser
-from gateway.dialects.message_identity import spoken_parts
+from gateway.dialects.message_identity import split_spoken_parts
 from gateway.runs.live_run import ANSWERS
 
 #: The client's own calls go on as they came, but for an id or an index that does not name one call.
@@ -34,7 +34,7 @@ def with_safe_answers(handler: Handler) -> Handler:
                 try:
                     return emit(shown.filter_chunk(chunk))
                 except TooDeepError:
-                    raise too_deep() from None
+                    raise build_too_deep_error() from None
 
             await reply.stream(take)
 
@@ -52,19 +52,21 @@ class _AnswerFilter:
         self._ids = CallIds()
 
     def filter_chunk(self, chunk: Json) -> Json:
+        """Return a chunk with its first choice only, and without approval ids. Raises TooDeepError."""
         told: Json = {"usage": chunk["usage"]} if "usage" in chunk else {}
         told |= self._further.take_new_fields(chunk)
         told["choices"] = []
         for choice in chunk.get("choices") or ():
             if choice.get("index", 0) == 0:
-                told |= self._further.news_of_choice(choice)
+                told |= self._further.take_new_choice_fields(choice)
                 about = {key: choice[key] for key in ("index", "finish_reason") if key in choice}
-                told["choices"].append({**about, "delta": self._delta(choice)})
+                told["choices"].append({**about, "delta": self._filter_delta(choice)})
         return told
 
-    def _delta(self, choice: Json) -> Json:
+    def _filter_delta(self, choice: Json) -> Json:
+        """Return the delta of a choice without approval ids, and at its end the text held back."""
         delta: Json = {}
-        for key, value in _as_read(choice.get("delta") or {}).items():
+        for key, value in _normalize_content(choice.get("delta") or {}).items():
             if key in _CALLS or key == "role":
                 safe(value)  # which raises where it is too deep
                 delta[key] = self._ids.assign_ids(value) if key == "tool_calls" and isinstance(value, list) else value
@@ -83,10 +85,10 @@ class _AnswerFilter:
         return delta
 
 
-def _as_read(delta: Json) -> Json:
+def _normalize_content(delta: Json) -> Json:
     """Return a delta whose content is a text, if it came as a list of texts and thoughts."""
     content = delta.get("content")
-    if not isinstance(content, list) or (spoken := spoken_parts(content)) is None:
+    if not isinstance(content, list) or (spoken := split_spoken_parts(content)) is None:
         return delta
     text, thought = spoken
     return {**delta, "content": text, **({"reasoning_content": thought} if thought else {})}

@@ -62,35 +62,35 @@ class Quote:
 
     @cached_property
     def _tool(self) -> bytes:
-        return _bare(self._name)
+        return _normalize_text(self._name)
 
     @cached_property
     def _arguments(self) -> dict[str, Any]:
         return {name: value for name, value in self._call.parameters.items() if not resembles(name)}
 
     @cached_property
-    def _room(self) -> int:
+    def _search_radius_bytes(self) -> int:
         """Return the number of bytes that are searched around the tool's name."""
-        return ROOM_BYTES + 2 * len(_bare(json.dumps({self._name: self._arguments}, ensure_ascii=False)))
+        return ROOM_BYTES + 2 * len(_normalize_text(json.dumps({self._name: self._arguments}, ensure_ascii=False)))
 
     @cached_property
     def _parts(self) -> list[bytes]:
-        """Return the parts that distinguish the call from others, the longest ones."""
-        return sorted({value for value in _values(self._arguments) if value}, key=len, reverse=True)[:VALUES]
+        """Return the longest distinctive parts of the arguments, VALUES at most."""
+        return sorted({value for value in _argument_parts(self._arguments) if value}, key=len, reverse=True)[:VALUES]
 
     def has_match(self, text: str) -> bool:
         """Return whether the text contains the call. It takes some 10 ms for a MB that names the tool."""
         if len(text) <= PIECE_CHARS and not self._may_name(text):
             return False
-        size = max(PIECE_CHARS, self._room)
-        if not any(map(self._may_name, _pieces(text, size))):
+        size = max(PIECE_CHARS, self._search_radius_bytes)
+        if not any(map(self._may_name, _split_at_boundaries(text, size))):
             return False
         behind = b""
-        for piece in _pieces(text, size):
-            data = behind + _bare(piece)
-            if self._is_within(data):
+        for piece in _split_at_boundaries(text, size):
+            data = behind + _normalize_text(piece)
+            if self._contains_call(data):
                 return True
-            behind = data[-self._room :]
+            behind = data[-self._search_radius_bytes :]
         return False
 
     def _may_name(self, text: str) -> bool:
@@ -99,13 +99,14 @@ class Quote:
             return True
         return not text.isascii() and _UNSEEN.search(text) is not None
 
-    def _is_within(self, data: bytes) -> bool:
+    def _contains_call(self, data: bytes) -> bool:
+        """Return whether tool name and distinctive arguments are near each other; True beyond EXAMINED_BYTES."""
         if not all(value in data for value in (self._tool, *self._parts)):
             return False
         for key in _TOOL_KEYS:
             at = data.find(key + self._tool)
             while at >= 0:
-                around = data[max(0, at - self._room) : at + self._room]
+                around = data[max(0, at - self._search_radius_bytes) : at + self._search_radius_bytes]
                 self._examined += len(around) * (1 + len(self._parts))
                 if self._examined > EXAMINED_BYTES:
                     return True
@@ -115,7 +116,7 @@ class Quote:
         return False
 
 
-def _values(value: object, name: bytes = b"") -> Iterator[bytes]:
+def _argument_parts(value: object, name: bytes = b"") -> Iterator[bytes]:
     """Yield the parts that distinguish these arguments from others: each name with its value.
 
     A fraction has many spellings, so only its name counts.
@@ -123,14 +124,14 @@ def _values(value: object, name: bytes = b"") -> Iterator[bytes]:
     match value:
         case dict():
             for key, inner in value.items():
-                yield from _values(inner, _bare(key) + b":")
+                yield from _argument_parts(inner, _normalize_text(key) + b":")
         case list() if all(isinstance(inner, str | int) for inner in value):
-            yield name + b"[%b]" % b",".join(spelled for inner in value for spelled in _values(inner))
+            yield name + b"[%b]" % b",".join(spelled for inner in value for spelled in _argument_parts(inner))
         case list():
             for inner in value:
-                yield from _values(inner)
+                yield from _argument_parts(inner)
         case str():
-            yield name + _bare(value)
+            yield name + _normalize_text(value)
         case bool():
             yield name + (b"true" if value else b"false")
         case int():
@@ -139,13 +140,13 @@ def _values(value: object, name: bytes = b"") -> Iterator[bytes]:
             yield name
 
 
-def _bare(text: str) -> bytes:
+def _normalize_text(text: str) -> bytes:
     """Return a text without the characters that do not count."""
     if not text.isascii():
         text = _UNSEEN.sub('"', text)
     data = text.encode("utf-8", "replace")
     if b"&" in data:
-        data = _ENTITY.sub(_entity, data)
+        data = _ENTITY.sub(_decode_entity, data)
     for _ in range(ESCAPED):
         if b"\\u" in data:
             data = _unescape(data)
@@ -165,14 +166,15 @@ def _unescape(data: bytes) -> bytes:
     return _UNSEEN.sub('"', text).encode("utf-8", "replace")
 
 
-def _entity(found: re.Match[bytes]) -> bytes:
+def _decode_entity(found: re.Match[bytes]) -> bytes:
     name, decimal, code = found.groups()
     if name is not None:
         return _ENTITIES.get(name.lower(), b'"')
     return _UNSEEN.sub('"', chr(int(decimal or b"0") or int(code or b"0", 16))).encode("utf-8", "replace")
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
+def _split_at_boundaries(text: str, size: int) -> Iterator[str]:
+    """Yield the text in pieces of about `size` characters, split at boundaries where possible."""
     at = 0
     while at < len(text):
         end = at + size

@@ -30,13 +30,14 @@ async def mark_quoted_calls(
     ours = [call for call in calls if call.doubt is None and call.tool not in besides]
     if not ours:
         return tuple(calls)
-    texts = [*_texts(messages), *notes]
+    texts = [*_foreign_texts(messages), *notes]
     if sum(map(len, texts)) + sum(len(repr(call.parameters)) for call in ours) < THREAD_CHARS:
         return _mark_quoted(calls, texts, besides)
     return await asyncio.to_thread(_mark_quoted, calls, texts, besides)
 
 
 def _mark_quoted(calls: Sequence[FoundCall], texts: Sequence[str], besides: Collection[str]) -> tuple[FoundCall, ...]:
+    """Return the calls, each with the doubt `quoted` if one of the texts contains it."""
     return tuple(
         replace(call, doubt="quoted")
         if call.doubt is None and call.tool not in besides and any(map(Quote(call).has_match, texts))
@@ -45,7 +46,8 @@ def _mark_quoted(calls: Sequence[FoundCall], texts: Sequence[str], besides: Coll
     )
 
 
-def _texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
+def _foreign_texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield the texts of messages whose author is not the model."""
     for message in messages:
         if message.get("role") not in _OTHERS:
             continue

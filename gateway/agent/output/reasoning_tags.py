@@ -15,8 +15,8 @@ def build_end_pattern(name: str) -> re.Pattern[str]:
     return re.compile(f"</{name}>", re.ASCII | re.IGNORECASE)
 
 
-def beginning_of_end(text: str) -> int:
-    """Return the length of the longest end of `text` that may begin the end of a thought."""
+def get_partial_end_length(text: str) -> int:
+    """Return how many last characters of `text` may begin a closing tag of reasoning."""
     lengths = range(min(len("</reasoning"), len(text)), 0, -1)
     return next((n for n in lengths if any(tag.startswith(text[-n:].lower()) for tag in _ENDS)), 0)
 
@@ -59,13 +59,13 @@ class OpenThought:
                 self.n_stray += not begins and not self._is_tagged
                 self._is_tagged = begins
                 continue
-            self.n_swallowed += self._ends_swallowed(name, begins=begins)
+            self.n_swallowed += self._ends_prompt_thought(name, begins=begins)
             self._has_channels = self._has_channels or name.startswith(_CHANNEL)
             self._is_open = begins
         self._tail = data[max(at, len(data) - _LONGEST_MARK) :]
         return self._is_open
 
-    def _ends_swallowed(self, mark: str, *, begins: bool) -> bool:
+    def _ends_prompt_thought(self, mark: str, *, begins: bool) -> bool:
         """Return whether a mark ends a thought that began in the prompt.
 
         The first channel that is named does, as what stands before it is in none. `<|end|>` also ends other texts.

@@ -6,7 +6,7 @@ from gateway.tools.schema import find_problem
 
 
 def has_format(text: str, wanted: Json) -> bool:
-    """Return whether a text is nothing but JSON in a format. One that is not known here is none that it has."""
+    """Return whether a text is only JSON in this format; False for an unknown format."""
     try:
         value = strict_json.loads(text)
     except strict_json.StrictJsonError:

@@ -18,7 +18,7 @@ class ScanResult:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: what came so far was thought."""
+        """Drop all calls and attempts so far: the text that contained them was reasoning."""
         self._calls: list[FoundCall] = []
         self._known: set[str] = set()
         self._tagged = True
@@ -32,7 +32,7 @@ class ScanResult:
         return bool(self._calls)
 
     def doubt(self) -> None:
-        """Doubt the calls so far, if there are any: they may be thought."""
+        """Mark the calls so far, if any, as doubtful: they may be part of the model's reasoning."""
         self._is_doubted = self._is_doubted or self.has_calls
 
     def take(self, outcome: CallGroup | MalformedCall, *, tagged: bool, before: str) -> None:

@@ -7,8 +7,8 @@ JSON. They flow on. A fenced block of any language that is exactly one call coun
 an attempt that cannot be read: it may be the rest of it.
 
 Theory of operation. `feed` adds a piece and returns the text that may be shown by now. Ordinary text takes a short cut
-past everything else. All other text goes through `_read`, which calls one reader after the other. Each reader takes
-text from `at` on and returns the offset behind it. A reader that cannot decide yet calls `_wait`, which puts a bounded
+past everything else. All other text goes through `_scan`, which calls one reader after the other. Each reader takes
+text from `at` on and returns the offset behind it. A reader that cannot decide yet calls `_hold`, which puts a bounded
 rest into `_pending` for the next piece. `finish` sets `_final`: then nothing waits any more.
 
 The state has three parts:
@@ -21,7 +21,7 @@ The state has three parts:
 
 1. Prose runs up to a character of `_SPECIAL`. A brace whose first `HEAD_CHARS` characters can begin a call starts an
    attempt. Backticks and tildes open code. Tags open and close thought and `<tool_call>`.
-2. An attempt grows until its braces close, its fence ends, or it reaches the limit. `judge` then decides: calls,
+2. An attempt grows until its braces close, its fence ends, or it reaches the limit. `parse_calls` then decides: calls,
    malformed, or prose. Prose is shown as it came.
 3. In code (`_mode` is `code`, or `_blocks.coded` backticks stand in front), `_behind` waits for the closing backticks.
    A block with one call and nothing else is a call. In inline code, an object is a call only if the backticks never
@@ -49,7 +49,7 @@ from typing import Any, Literal
 
 from gateway.agent.output import reasoning_tags, tool_calls
 from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
-from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
+from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, find_run_end, may_open, read_code_line, read_line
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.scan_result import ScanResult
 from gateway.agent.output.tool_calls import CUTS, CallGroup, HasTool, MalformedCall, Outcome, Prose
@@ -126,7 +126,7 @@ class AnswerScanner:
         if not self._begun and text:
             self._begun = True
             text = text.removeprefix("\ufeff")
-        self._read(self._pending + text)
+        self._scan(self._pending + text)
         is_prose = self._begun and self._mode == "prose" and self._attempt is None
         self._idle = is_prose and not (self._pending or view.held or view.after_call)
         return view.flush()
@@ -138,12 +138,12 @@ class AnswerScanner:
 
     def feed_function_call(self, delta: object) -> None:
         """Add the `function_call` of one chunk, the older form of `tool_calls`."""
-        self._native.feed_older(delta)
+        self._native.feed_legacy_call(delta)
 
     def finish(self, *, finish_reason: str | None) -> tuple[str, Outcome]:
         """Return the rest of the text that may be shown, and the outcome of the answer."""
         self._final = True
-        self._read(self._pending)
+        self._scan(self._pending)
         rescans = 0
         while self._attempt is not None:
             rescans += 1
@@ -159,29 +159,31 @@ class AnswerScanner:
 
     # Reading: each step takes something from `at` on and returns the offset behind it.
 
-    def _read(self, data: str) -> None:
+    def _scan(self, data: str) -> None:
+        """Read all of `data`: pass each part to the reader of the current mode, until none is left."""
         self._pending, self._blocks.json_end = "", None
         at = 0
         while at < len(data):
             if self._attempt is not None and self._closed is not None:
                 at = self._decide_in_code(self._attempt, self._closed, data, at)
             elif self._attempt is not None:
-                at = self._in_attempt(self._attempt, data, at)
+                at = self._read_attempt(self._attempt, data, at)
             elif self._mode == "prose":
-                at = self._in_prose(data, at)
+                at = self._read_prose(data, at)
             elif self._mode == "code":
-                at = self._in_code(data, at)
+                at = self._read_code(data, at)
             else:
-                at = self._in_thought(data, at)
+                at = self._read_thought(data, at)
         if self._final and self._attempt is not None and self._closed is not None:
             self._decide_in_code(self._attempt, self._closed, "", 0)
 
-    def _wait(self, data: str, at: int) -> int:
-        """Wait for more text to decide, only ever for a bounded number of characters."""
+    def _hold(self, data: str, at: int) -> int:
+        """Keep the text from `at` on for the next piece, and return the end of `data`."""
         self._pending = data[at:]
         return len(data)
 
-    def _in_prose(self, data: str, at: int) -> int:
+    def _read_prose(self, data: str, at: int) -> int:
+        """Show text up to the next tag, brace or fence, and read that. Return the offset behind it."""
         found = _SPECIAL.search(data, at)
         if found is None:
             self._view.show(data[at:])
@@ -190,36 +192,37 @@ class AnswerScanner:
         self._view.show(data[at:start])
         match found[0]:
             case "<":
-                return self._tag(data, start)
+                return self._read_tag(data, start)
             case "{" | "[":
-                return self._brace(data, start)
+                return self._read_brace(data, start)
             case character:
-                return self._run(data, start, character)
+                return self._read_fence_run(data, start, character)
 
-    def _brace(self, data: str, at: int) -> int:
+    def _read_brace(self, data: str, at: int) -> int:
+        """Begin an attempt at a brace that can be a call, or show it. Return the next offset."""
         head = data[at : at + HEAD_CHARS]
         verdict = could_be_call(head)
         if verdict is None and len(head) < HEAD_CHARS and not self._final:
-            return self._wait(data, at)
+            return self._hold(data, at)
         if not verdict:
             self._view.show(data[at])
             return at + 1
         if self._view.inline:
-            return self._in_inline(data, at)
+            return self._read_inline_brace(data, at)
         self._attempt = Candidate()
         return at
 
-    def _in_inline(self, data: str, at: int) -> int:
+    def _read_inline_brace(self, data: str, at: int) -> int:
         """Read a brace in inline code: it is code if the backticks close on this line, behind the object if whole."""
         window = data[at : at + INLINE_CHARS]
         line, newline, _ = window.partition("\n")
         known = bool(newline) or len(window) == INLINE_CHARS or self._final
         behind = Candidate().feed(line, 0, len(line))
         if behind is None and not known:
-            return self._wait(data, at)
+            return self._hold(data, at)
         end = _build_backtick_pattern(self._view.inline).search(line, behind or 0)
         if (end is None or end.end() == len(line)) and not known:
-            return self._wait(data, at)
+            return self._hold(data, at)
         if end is None:
             self._attempt, self._blocks.coded, self._view.inline = Candidate(), self._view.inline, 0
             return at
@@ -227,12 +230,13 @@ class AnswerScanner:
         self._view.show(line[: end.end()])
         return at + end.end()
 
-    def _tag(self, data: str, at: int) -> int:
+    def _read_tag(self, data: str, at: int) -> int:
+        """Read a tag of a call or of reasoning; show any other `<` as text. Return the next offset."""
         found = _TAG.match(data, at)
         if self._view.inline or found is None:
             start = data[at : at + len("</tool_call>")].lower()
             if not self._view.inline and not self._final and any(tag.startswith(start) for tag in _TAGS):
-                return self._wait(data, at)
+                return self._hold(data, at)
             self._view.show("<")
             return at + 1
         closing, name = found[1], found[2].lower()
@@ -249,19 +253,19 @@ class AnswerScanner:
             self._view.show(found[0])
         return found.end()
 
-    def _in_thought(self, data: str, at: int) -> int:
+    def _read_thought(self, data: str, at: int) -> int:
         """Show thought. Text behind a broken attempt is not shown, and may turn out to be thought."""
         dropped = self._mode == "drop"
         found = (reasoning_tags.END if dropped else self._thought_end).search(data, at)
         end = (
-            len(data) - (0 if self._final else reasoning_tags.beginning_of_end(data[max(at, len(data) - 12) :]))
+            len(data) - (0 if self._final else reasoning_tags.get_partial_end_length(data[max(at, len(data) - 12) :]))
             if found is None
             else found.start()
         )
         if not dropped:
             self._view.show(data[at:end])
         if found is None:
-            return self._wait(data, end)
+            return self._hold(data, end)
         if dropped:
             self._end_thought(found[0])
         else:
@@ -277,18 +281,19 @@ class AnswerScanner:
 
     # Code: runs of backticks or tildes open and close it.
 
-    def _run(self, data: str, at: int, character: str) -> int:
+    def _read_fence_run(self, data: str, at: int, character: str) -> int:
+        """Read a run of backticks or tildes: it opens or closes a block, or is text. Return the next offset."""
         starts = may_open(self._view.line)
         if character == "~" and not starts:
             self._view.show("~")
             return at + 1
-        end = run_end(data, at)
+        end = find_run_end(data, at)
         if end == len(data) and end - at < RUN_CHARS and not self._final:
-            return self._wait(data, at)
-        kind, after = ("none", end) if self._view.inline else self._fence_line(data, at, starts=starts)
+            return self._hold(data, at)
+        kind, after = ("none", end) if self._view.inline else self._read_fence_line(data, at, starts=starts)
         match kind:
             case "wait":
-                return self._wait(data, at)
+                return self._hold(data, at)
             case "json":
                 self._blocks.json, self._blocks.json_end = Fence(character, end - at), None
                 self._view.fence_called = self._view.fence_shown = False
@@ -310,13 +315,14 @@ class AnswerScanner:
                     self._view.inline = 0 if self._view.inline == end - at else self._view.inline or end - at
         return after
 
-    def _fence_line(self, data: str, at: int, *, starts: bool) -> tuple[Kind, int]:
+    def _read_fence_line(self, data: str, at: int, *, starts: bool) -> tuple[Kind, int]:
         return read_line(
             data, at, starts=starts, inside=self._blocks.json, called=self._view.fence_called, final=self._final
         )
 
-    def _in_code(self, data: str, at: int) -> int:
-        if self._blocks.fresh and (after := self._in_fresh_code(data, at)) is not None:
+    def _read_code(self, data: str, at: int) -> int:
+        """Show a block of code up to its closing fence, or begin an attempt in it. Return the next offset."""
+        if self._blocks.fresh and (after := self._read_fresh_code(data, at)) is not None:
             return after
         start = data.find(self._blocks.code.character, at)
         if start < 0:
@@ -325,13 +331,13 @@ class AnswerScanner:
         self._view.show(data[at:start])
         kind, after = read_code_line(data, start, self._view.line, inside=self._blocks.code, final=self._final)
         if kind == "wait":
-            return self._wait(data, start)
+            return self._hold(data, start)
         if kind == "close":
             self._mode = "prose"
         self._view.show(data[start:after])
         return after
 
-    def _in_fresh_code(self, data: str, at: int) -> int | None:
+    def _read_fresh_code(self, data: str, at: int) -> int | None:
         """Read the first characters of a block. Return None if they begin no call."""
         window = data[at : at + 2 * HEAD_CHARS]
         start = at + len(window) - len(window.lstrip())
@@ -340,7 +346,7 @@ class AnswerScanner:
         if start == at + 2 * HEAD_CHARS:
             verdict = False
         if verdict is None and len(head) < HEAD_CHARS and not self._final:
-            return self._wait(data, at)
+            return self._hold(data, at)
         self._blocks.fresh = False
         if not verdict:
             return None
@@ -350,15 +356,16 @@ class AnswerScanner:
 
     # Attempts.
 
-    def _in_attempt(self, attempt: Candidate, data: str, at: int) -> int:
+    def _read_attempt(self, attempt: Candidate, data: str, at: int) -> int:
+        """Extend an attempt until it closes, its fence ends or it is too long. Return the next offset."""
         most = at + self._limit - attempt.size
         in_code = self._mode == "code"
         fence = self._blocks.code if in_code else self._blocks.json
-        stop, certain = self._end_of_fence(fence, data, at) if fence else (len(data), False)
+        stop, certain = self._find_fence_end(fence, data, at) if fence else (len(data), False)
         end = min(most, stop)
         close = attempt.feed(data, at, end)
         if close is not None:
-            outcome = tool_calls.judge(
+            outcome = tool_calls.parse_calls(
                 attempt.text, named=self._view.tagged, meant=not in_code, has_tool=self._has_tool
             )
             if (in_code or self._blocks.coded) and not isinstance(outcome, Prose):
@@ -373,7 +380,7 @@ class AnswerScanner:
         elif certain:
             self._decide_broken(attempt.text, _INCOMPLETE)
         elif end < len(data):
-            return self._wait(data, end)
+            return self._hold(data, end)
         return end
 
     def _decide_in_code(self, attempt: Candidate, outcome: CallGroup | MalformedCall, data: str, at: int) -> int:
@@ -385,7 +392,7 @@ class AnswerScanner:
             if start < len(data):
                 kind, after = read_code_line(data, start, "", inside=self._blocks.code, final=self._final)
             if kind == "wait" and not self._final and start < at + 2 * HEAD_CHARS:
-                return self._wait(data, at)
+                return self._hold(data, at)
             is_call = kind == "close" or (self._final and start == len(data))
         else:
             window = data[at : at + INLINE_CHARS]
@@ -393,7 +400,7 @@ class AnswerScanner:
             end = _build_backtick_pattern(self._blocks.coded).search(line)
             known = bool(newline) or len(window) == INLINE_CHARS or self._final
             if (end is None or end.end() == len(line)) and not known:
-                return self._wait(data, at)
+                return self._hold(data, at)
             is_call, after = end is None, at if end is None else at + end.end()
         self._closed = None
         if is_call:
@@ -404,10 +411,10 @@ class AnswerScanner:
         self._decide(attempt.text + data[at:after], Prose())
         return after
 
-    def _end_of_fence(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
+    def _find_fence_end(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
         """Return the end of a fence, searched once in a piece and not once for each attempt in it."""
         if self._blocks.json_end is None or self._blocks.json_end[0] < at:
-            self._blocks.json_end = fence.end_of_attempt(data, at, final=self._final)
+            self._blocks.json_end = fence.find_attempt_end(data, at, final=self._final)
         return self._blocks.json_end
 
     def _end_attempt(self, attempt: Candidate, *, cut: str | None, again: bool) -> None:
@@ -420,28 +427,30 @@ class AnswerScanner:
             if not tool_calls.looks_like_call(thinking):
                 self._view.show(thinking)
             self._end_thought(ends[-1][0])
-            self._read(text[ends[-1].end() :])
+            self._scan(text[ends[-1].end() :])
         elif self._view.tagged or tool_calls.looks_like_call(text):
-            tool = None if cut is None else tool_calls.cut_tool(text, named=self._view.tagged)
-            self._take(MalformedCall(cut or _INCOMPLETE, cut=tool))
+            tool = None if cut is None else tool_calls.find_truncated_tool(text, named=self._view.tagged)
+            self._record_outcome(MalformedCall(cut or _INCOMPLETE, cut=tool))
         else:
             self._view.show(text[0])
-            go_on = self._read if again else self._view.show
+            go_on = self._scan if again else self._view.show
             go_on(text[1:])
 
     def _decide_broken(self, text: str, reason: str) -> None:
         self._decide(text, MalformedCall(reason) if tool_calls.looks_like_call(text) else Prose())
 
     def _decide(self, text: str, outcome: Outcome) -> None:
+        """End the open attempt: record its calls, or show its text if it is prose."""
         self._attempt, self._blocks.coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = MalformedCall(_NO_CALL)
         if isinstance(outcome, Prose) or self._view.is_thought(self._taken):
             self._view.show(text)
         else:
-            self._take(outcome)
+            self._record_outcome(outcome)
 
-    def _take(self, outcome: CallGroup | MalformedCall) -> None:
+    def _record_outcome(self, outcome: CallGroup | MalformedCall) -> None:
+        """Record a call or a malformed attempt; after a malformed one, drop the rest of the answer."""
         self._taken.take(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
         self._view.held, self._view.tagged, self._view.after_call = "", False, True
         self._view.fence_called = self._blocks.json is not None

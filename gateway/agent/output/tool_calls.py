@@ -70,7 +70,7 @@ class MalformedCall:
 Outcome = Prose | CallGroup | MalformedCall
 
 
-def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
+def parse_calls(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
     """Return the outcome of a whole object or array in a model's text.
 
     `named`: the text around it names it a tool call. `meant`: text that is not JSON may be meant as a call.
@@ -81,7 +81,7 @@ def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTo
         meant = meant and looks_like_call(text, whole=True)
         return MalformedCall(f"The tool call is not valid JSON: {error}.") if meant else Prose()
     items = value if isinstance(value, list) else [value]
-    judged = [judge_object(item, named=named, has_tool=has_tool) for item in items]
+    judged = [parse_call_object(item, named=named, has_tool=has_tool) for item in items]
     if not judged or all(isinstance(one, Prose) for one in judged):
         return Prose()
     for one in judged:
@@ -92,16 +92,16 @@ def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTo
     return CallGroup(tuple(call for one in judged if isinstance(one, CallGroup) for call in one.calls))
 
 
-def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None = None) -> Outcome:
+def parse_call_object(value: object, *, named: bool = False, has_tool: HasTool | None = None) -> Outcome:
     """Return the outcome of one decoded value."""
     if not isinstance(value, dict):
         return Prose()
     present = [key for key in _TAUGHT if key in value]
     bare = named and "name" in value and "arguments" in value
     if value.get("tool_call") is not None:
-        return MalformedCall(_TWO_FORMATS) if present or bare else _mcp_call(value["tool_call"], value)
+        return MalformedCall(_TWO_FORMATS) if present or bare else _parse_mcp_call(value["tool_call"], value)
     if bare:
-        return MalformedCall(_TWO_FORMATS) if present else _mcp_call(value, {})
+        return MalformedCall(_TWO_FORMATS) if present else _parse_mcp_call(value, {})
     if len(present) < 2 and not _names_tool_alone(value, has_tool):
         return Prose()
     if "arguments" in value:
@@ -116,7 +116,7 @@ def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None
     return CallGroup((FoundCall(tool, parameters, terminate, beside=find_outer_level(value)),))
 
 
-def cut_tool(text: str, *, named: bool) -> str | None:
+def find_truncated_tool(text: str, *, named: bool) -> str | None:
     """Return the tool of the last call in an object or array whose end is missing, if its name is whole.
 
     `named`: the text around it names it a tool call.
@@ -154,7 +154,8 @@ def looks_like_call(text: str, *, whole: bool = False) -> bool:
     return "tool_call" in names or len(names) >= 2
 
 
-def _mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
+def _parse_mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
+    """Return the call in an object under `tool_call`, or the reason why it cannot be read."""
     named: Mapping[str, object] = call if isinstance(call, dict) else {}
     if any(key in named for key in (*_TAUGHT, "tool_call")):
         return MalformedCall(_TWO_FORMATS)

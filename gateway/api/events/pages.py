@@ -19,7 +19,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, RunEvent
 from gateway.contracts.storage.store import StoreError
 from gateway.runs.decision_messages import ADDED
-from gateway.runs.run_resolution import not_found
+from gateway.runs.run_resolution import build_not_found_error
 
 log = logging.getLogger("gateway")
 
@@ -58,7 +58,7 @@ class EventPages:
         caller = self._api.authorise(request, *VIEWING)
         after = _parse_last_event_id(request)
         if await self._api.store.run(request.match_info["id"], tenant=caller.tenant) is None:
-            raise not_found()
+            raise build_not_found_error()
         response = web.StreamResponse(headers=STREAM_HEADERS)
         news = asyncio.Event()
         self._open.add(news)

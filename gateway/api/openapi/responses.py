@@ -74,7 +74,7 @@ def _one(
     )  # fmt: skip
 
 
-def _of_responses() -> list[Operation]:
+def _build_response_operations() -> list[Operation]:
     missing, told = ("response_not_found",), _DIALECT.description
     streamed = OperationAnswer("The response, or its events.", {JSON: ref(told.answer), STREAM: None})
     return [
@@ -114,7 +114,7 @@ def _of_responses() -> list[Operation]:
     ]  # fmt: skip
 
 
-def _of_conversations() -> list[Operation]:
+def _build_conversation_operations() -> list[Operation]:
     missing = ("conversation_not_found",)
     one, items, item = "conversations/{id}", "conversations/{id}/items", "conversations/{id}/items/{item}"
     return [
@@ -136,4 +136,4 @@ def _of_conversations() -> list[Operation]:
     ]  # fmt: skip
 
 
-RESPONSE_OPERATIONS: Final[Sequence[Operation]] = (*_of_responses(), *_of_conversations())
+RESPONSE_OPERATIONS: Final[Sequence[Operation]] = (*_build_response_operations(), *_build_conversation_operations())

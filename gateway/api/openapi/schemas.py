@@ -37,7 +37,7 @@ from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.errors import CODES
 from gateway.dialects.chat.body import ROLES
-from gateway.dialects.loader import all_dialects
+from gateway.dialects.loader import load_all_dialects
 
 #: The models that read bodies, by the names of their schemas.
 BODIES: Final[Mapping[str, type[BaseModel]]] = {
@@ -61,17 +61,17 @@ def schemas() -> dict[str, Schema]:
         schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    found |= describe_views() | _of_responses() | _of_others()
+    found |= describe_views() | _build_response_schemas() | _of_others()
     for feature in collect_descriptions():
         found |= feature.schemas
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
-    for dialect in all_dialects():
+    for dialect in load_all_dialects():
         found |= dialect.description.schemas
     return dict(sorted(found.items()))
 
 
-def _of_responses() -> dict[str, Schema]:
+def _build_response_schemas() -> dict[str, Schema]:
     """Return the schemas of the pages beside responses. Items are as OpenAI has them, with an id in any case."""
     metadata = {"type": ["object", "null"], "additionalProperties": TEXT}
     items = {"type": ["array", "null"], "items": OBJECT, "maxItems": 20}

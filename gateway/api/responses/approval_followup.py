@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.message_identity import content_text
+from gateway.dialects.message_identity import get_content_text
 from gateway.dialects.responses.fields import PASSED
 from gateway.dialects.responses.response_metadata import ResponseFacts
 
@@ -30,15 +30,18 @@ def as_begun(
     client = began.get("client")
     limits = [limit for one in narrowings if (limit := one.get("max_tool_calls")) is not None]
     if client is not None and "request" in client:
-        first = ResponseFacts.of_stored(client["request"])
+        first = ResponseFacts.from_stored(client["request"])
         ours_from = facts.fields if own and {"only", "ask_first"} & own.keys() else first.fields
         choice, limits = first.fields.get("tool_choice"), [*limits, *_as_sequence(first.fields.get("max_tool_calls"))]
         fields = {**_of_model(first.fields), "tools": _tools(first.fields, ours_from)}
         facts = replace(facts, client={**facts.client, **first.client})
     else:
         body: Json = began["body"]
-        choice, limits = _choice(body.get("tool_choice")), [*limits, *_as_sequence(began.get("max_tool_calls"))]
-        fields = _of_body(body, facts.fields)
+        choice, limits = (
+            _convert_tool_choice(body.get("tool_choice")),
+            [*limits, *_as_sequence(began.get("max_tool_calls"))],
+        )
+        fields = _rebuild_request_fields(body, facts.fields)
         if own is None:
             fields["tools"] = None  # the request's tools restrict nothing, and the run's are not known
     if any(one.get("no_tools") or one.get("no_functions") for one in narrowings) or began.get("no_tools"):
@@ -68,12 +71,12 @@ def _tools(first: Json, narrowed: Json) -> list[Json]:
     return [*of_run, *ours]
 
 
-def _of_body(body: Json, own: Json) -> Json:
+def _rebuild_request_fields(body: Json, own: Json) -> Json:
     """Return the fields that a chat completion request was made of."""
-    systems = [content_text(one.get("content")) for one in body["messages"] if one.get("role") == "system"]
+    systems = [get_content_text(one.get("content")) for one in body["messages"] if one.get("role") == "system"]
     instructions = own.get("instructions")
     is_read = isinstance(instructions, str) and any(instructions in text for text in systems)
-    config = {"format": _format(body.get("response_format")), "verbosity": body.get("verbosity")}
+    config = {"format": _convert_response_format(body.get("response_format")), "verbosity": body.get("verbosity")}
     reasoning = {**(own.get("reasoning") or {}), "effort": body.get("reasoning_effort")}
     limit = body.get("max_tokens") or body.get("max_completion_tokens")
     return {
@@ -85,14 +88,14 @@ def _of_body(body: Json, own: Json) -> Json:
     }
 
 
-def _choice(wanted: str | Json | None) -> str | Json | None:
+def _convert_tool_choice(wanted: str | Json | None) -> str | Json | None:
     """Return a `tool_choice` of chat completions as a response has it."""
     if wanted is None or isinstance(wanted, str):
         return wanted
     return {"type": "function", **wanted["function"]} if "function" in wanted else None
 
 
-def _format(wanted: Json | None) -> Json | None:
+def _convert_response_format(wanted: Json | None) -> Json | None:
     if wanted is None or "json_schema" not in wanted:
         return wanted
     return {"type": "json_schema", **wanted["json_schema"]}

@@ -59,7 +59,7 @@ class ResponseStreams:
         try:
             while not (await asyncio.wait({ending}, timeout=self.keepalive_s()))[0]:
                 await response.write(stream.keepalive())
-            frames = stream.retold(ending.result())
+            frames = stream.render_ended_response(ending.result())
         except GatewayError as error:  # it was deleted
             frames = stream.error(error, request_id=row.id)
         finally:

@@ -20,7 +20,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
-from gateway.dialects.merged_messages import with_own
+from gateway.dialects.merged_messages import append_own_messages
 from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked
@@ -87,7 +87,10 @@ class CompactionPage:
     ) -> ResponseAnswer:
         """Return the model's answer. Raises GatewayError."""
         lane, core, head = entered.lane, entered.core, entered.head
-        body = {**asked.body, "messages": with_own(asked.body["messages"], [{"role": "user", "content": _WISH}])}
+        body = {
+            **asked.body,
+            "messages": append_own_messages(asked.body["messages"], [{"role": "user", "content": _WISH}]),
+        }
         candidates = core.candidates(body)
         identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
         candidates.filter_allowed(identity.caller)

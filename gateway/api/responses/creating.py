@@ -16,7 +16,7 @@ from gateway.api.responses.approval_followup import as_begun
 from gateway.api.responses.compaction_seal import SealFactory
 from gateway.api.responses.context_limits import ContextLimits
 from gateway.api.responses.idempotency import Repeats
-from gateway.api.responses.response_rows import API, not_found, read_items
+from gateway.api.responses.response_rows import API, build_not_found_error, read_items
 from gateway.api.responses.response_store import KeptResponses
 from gateway.context.lane import Keep
 from gateway.contracts.errors import GatewayError
@@ -381,7 +381,7 @@ class Creation:
             return 0 if resume is None else resume.run.fence
         stored = await self.kept.store.run(row.run_id, tenant=row.tenant)  # this request follows it, or repeats its end
         if stored is None:
-            raise not_found()
+            raise build_not_found_error()
         return stored.fence
 
 

@@ -14,7 +14,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, KeyTakenError, StoredRun
 from gateway.contracts.storage.responses import StoredResponse
 from gateway.dialects.responses.ids import build_response_id
-from gateway.runs.idempotency_key import RequestKey, key_in_use, mismatch
+from gateway.runs.idempotency_key import RequestKey, build_key_in_use_error, build_mismatch_error
 from gateway.runs.live_run import LiveRun
 
 
@@ -45,7 +45,7 @@ class Repeats:
         A request that ended before it had an effect, without an answer, is begun anew. One whose run waits for its
         client goes on. Raises GatewayError (idempotency_mismatch), StoreError.
         """
-        row = await self._with_key(request_key)
+        row = await self._find_by_key(request_key)
         if row is not None:
             self._takes_key_of = row.id
             of_row = await self.kept.store.run(row.run_id, tenant=row.tenant)
@@ -65,17 +65,17 @@ class Repeats:
         try:
             await self.kept.put(row, takes_key_of=self._takes_key_of)
         except KeyTakenError:
-            first = await self._with_key(request_key)
-            raise key_in_use() if first is None else AnsweredBefore(first) from None
+            first = await self._find_by_key(request_key)
+            raise build_key_in_use_error() if first is None else AnsweredBefore(first) from None
 
-    async def _with_key(self, request_key: RequestKey) -> StoredResponse | None:
+    async def _find_by_key(self, request_key: RequestKey) -> StoredResponse | None:
         """Return the response that has the key of a request. Raises GatewayError (idempotency_mismatch), StoreError."""
         if request_key.idempotency_key is None:
             return None
         key, caller = request_key.idempotency_key[2], self.caller
         found = await self.kept.store.response_with_key(key, tenant=caller.tenant, caller=caller.name)
         if found is not None and found.fingerprint != request_key.fingerprint:
-            raise mismatch()
+            raise build_mismatch_error()
         return found
 
 

@@ -86,7 +86,7 @@ class OpenResponses:
         one.streams |= streams
         one.clients += 1
         if self._timer is None:
-            self._look_later(end)
+            self._schedule_storing(end)
         try:
             yield
         except GatewayError:
@@ -147,10 +147,10 @@ class OpenResponses:
         if then is not None:
             task.add_done_callback(lambda _: then(one))
 
-    def _look_later(self, end: End) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look, end)
+    def _schedule_storing(self, end: End) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._store_ended_answers, end)
 
-    def _look(self, end: End) -> None:
+    def _store_ended_answers(self, end: End) -> None:
         """Store the answers whose runs have ended since the look before this one, and which no client has read yet."""
         self._timer = None
         for one in list(self._open.values()):
@@ -158,7 +158,7 @@ class OpenResponses:
                 self._end_later(one, end)
             one.is_due = one.run.done and one.run.error is None
         if self._open:
-            self._look_later(end)
+            self._schedule_storing(end)
 
 
 def get_run_error(run: LiveRun) -> GatewayError:

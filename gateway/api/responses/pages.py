@@ -122,7 +122,7 @@ class ResponsePages:
         await self.kept.stop(row)  # before the look at the record: what it still writes is seen there
         if (row.output is None or await self.kept.waits(row)) and await self.kept.has_own_run(row):
             await self._end(request, row)
-        with _behind_cancel(row):
+        with _convert_store_error_after_cancel(row):
             await self.kept.delete(row)
         return json_answer({"id": row.id, "object": "response", "deleted": True})
 
@@ -140,7 +140,7 @@ class ResponsePages:
             )
         if row.output is None:
             await self._end(request, row)
-            with _behind_cancel(row):
+            with _convert_store_error_after_cancel(row):
                 row = await self.kept.find(row.id, tenant=row.tenant)
         elif row.state != "cancelled":
             raise GatewayError(
@@ -166,7 +166,7 @@ class ResponsePages:
         else:
             self.kept.lose(row.run_id)
             if row.output is None:
-                with _behind_cancel(row):
+                with _convert_store_error_after_cancel(row):
                     await self.kept.store_cancelled(row)
 
     async def _input_items(self, request: web.Request) -> web.Response:
@@ -188,7 +188,7 @@ class ResponsePages:
 
 
 @contextmanager
-def _behind_cancel(row: StoredResponse) -> Iterator[None]:
+def _convert_store_error_after_cancel(row: StoredResponse) -> Iterator[None]:
     """Convert a failure of the store behind the end of a run: that is stored. Raises GatewayError (store_full)."""
     try:
         yield

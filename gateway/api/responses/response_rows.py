@@ -80,7 +80,7 @@ def read_items(row: StoredResponse) -> list[Json]:
     return items if not row.output else [*items, *orjson.loads(row.output)["output"]]
 
 
-def not_found() -> GatewayError:
+def build_not_found_error() -> GatewayError:
     """Return the error of a missing response. A response of another tenant gets the same answer."""
     return GatewayError("response_not_found", "There is no response with this id; 'store' false keeps none.")
 

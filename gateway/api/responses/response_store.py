@@ -20,12 +20,12 @@ from gateway.aio.cooperative import aside
 from gateway.api.responses.in_progress import OpenResponse, OpenResponses, get_run_error
 from gateway.api.responses.response_rows import (
     build_added_items,
+    build_not_found_error,
     build_row,
     by_id,
     ended_row,
     is_hidden,
     no_previous,
-    not_found,
     write,
 )
 from gateway.approvals.approvals import OF_RUN
@@ -39,16 +39,16 @@ from gateway.contracts.tracing.tracer import Tracer
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import list_decided_approvals
 from gateway.dialects.responses.ids import build_response_id, find_response_id, find_run_id
-from gateway.dialects.responses.output.gateway_calls import question_item
+from gateway.dialects.responses.output.gateway_calls import build_question_item
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.runs.answer_log import (
     AnswerLogs,
     RecordedAnswer,
+    begins_with_first_text,
     build_end_entry,
     find_missing_chunks,
     has_end,
     parse_end_entry,
-    tells_all,
 )
 from gateway.runs.lease import build_interrupted_error
 from gateway.runs.live_run import LiveRun
@@ -82,7 +82,7 @@ class KeptResponses:
         """Return a response as it is at this moment. Raises GatewayError (response_not_found), StoreError."""
         row = await self._find_current(response_id, tenant=tenant)
         if row is None:
-            raise not_found()
+            raise build_not_found_error()
         return row
 
     async def of_run(self, run: StoredRun) -> StoredResponse | None:
@@ -175,7 +175,7 @@ class KeptResponses:
                 param=f"{place}.id",
             )
         tool, service = approval.tool, self.service_of(approval.tool)
-        return question_item(approval.id, tool=tool, service=service, arguments=approval.arguments)
+        return build_question_item(approval.id, tool=tool, service=service, arguments=approval.arguments)
 
     async def put(
         self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), takes_key_of: str | None = None
@@ -271,7 +271,7 @@ class KeptResponses:
     def build_answer(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
         """Return the writer of a stored response's answer."""
         return ResponseAnswer(
-            ResponseFacts.of_stored(orjson.loads(row.request)),
+            ResponseFacts.from_stored(orjson.loads(row.request)),
             response_id=row.id,
             created_s=row.created_s,
             now_s=now_s or self.clock.time,
@@ -364,7 +364,7 @@ class KeptResponses:
         if row.background:
             if await self.store.response(row.id, tenant=row.tenant) is None:  # a log belongs to a stored one
                 await self.put(row)
-            rest = find_missing_chunks(chunks, entries, is_whole=tells_all(run, shows_calls=shows_calls))
+            rest = find_missing_chunks(chunks, entries, is_whole=begins_with_first_text(run, shows_calls=shows_calls))
             return await self._finish_from_log(
                 row, await self._ended_log(row, run, entries, [*rest, build_end_entry(run.updated_s, failure)])
             )

@@ -33,7 +33,7 @@ from gateway.contracts.storage.store import Json, StoreError, UntoldError, unwri
 from gateway.dialects.dialect import AnswerStream
 from gateway.dialects.json_object import json_object
 from gateway.dialects.registry import build_paths
-from gateway.dialects.responses.events import payloads
+from gateway.dialects.responses.events import extract_payloads
 from gateway.dialects.responses.request import ResponseRequest, parse_request_body
 from gateway.http.client_frames import ClientFrames
 from gateway.http.error_response import new_request_id
@@ -233,7 +233,7 @@ class _Connection:
                 del self._remembered[next(iter(self._remembered))]
 
     async def _send_all(self, frames: bytes) -> None:
-        for payload in payloads(frames):
+        for payload in extract_payloads(frames):
             await self._send(payload)
 
     async def _send(self, payload: bytes) -> None:

@@ -61,7 +61,9 @@ async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResul
     finally:
         call.close()
     took = f"in {(time.monotonic() - began_s) * 1000:.0f} ms"
-    return _ProbeResult(_judge(about, head, took, has_key=member.pool.endpoint.api_key is not None), _ahead_s(head))
+    return _ProbeResult(
+        _judge(about, head, took, has_key=member.pool.endpoint.api_key is not None), _measure_clock_skew_s(head)
+    )
 
 
 def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Finding:
@@ -83,7 +85,7 @@ def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Findi
     return Finding("ok", about, f"answered {status} {took}")
 
 
-def _ahead_s(head: ResponseHead) -> float | None:
+def _measure_clock_skew_s(head: ResponseHead) -> float | None:
     told = head.value(b"date")
     try:
         return None if told is None else time.time() - parse_http_date(told).timestamp()

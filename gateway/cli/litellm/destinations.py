@@ -96,10 +96,10 @@ def find_address(
         return provider.base_url + provider.below
     variable = find_variable(given) if isinstance(given, str) else None
     if variable is not None:
-        return _below(f"${{{variable}}}", provider)
+        return _append_provider_path(f"${{{variable}}}", provider)
     try:
         address = _without_credentials(parse_text(given).strip(), place, note)
-        return escape_variables(parse_base_url(_below(address.rstrip("/"), provider)))
+        return escape_variables(parse_base_url(_append_provider_path(address.rstrip("/"), provider)))
     except ValueError as error:
         note(f"{place}: its api_base is left out with the entry: {error}")
         return None
@@ -130,5 +130,5 @@ def _without_credentials(address: str, place: str, note: Note) -> str:
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-def _below(address: str, provider: Provider) -> str:
+def _append_provider_path(address: str, provider: Provider) -> str:
     return address if address.endswith(provider.below) and provider.below else address + provider.below

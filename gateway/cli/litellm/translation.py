@@ -47,7 +47,7 @@ def translate_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> T
     router, litellm, general = (_section(config, name) for name in sections)
     groups: defaultdict[str, list[Deployment]] = defaultdict(list)
     secrets = Secrets()
-    surroundings = _surroundings(config, litellm, environ)
+    surroundings = _read_surroundings(config, litellm, environ)
     for deployment in parse_deployments(config.get("model_list"), surroundings, secrets, told.notes.append):
         groups[deployment.name].append(deployment)
     shared = _build_shared_settings(router, litellm, told)
@@ -84,7 +84,9 @@ def translate_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> T
     return told
 
 
-def _surroundings(config: Mapping[str, Any], litellm: Mapping[str, Any], environ: Mapping[str, str]) -> Surroundings:
+def _read_surroundings(
+    config: Mapping[str, Any], litellm: Mapping[str, Any], environ: Mapping[str, str]
+) -> Surroundings:
     listed = config.get("credential_list")
     credentials = {
         str(one.get("credential_name")): _section(one, "credential_values")

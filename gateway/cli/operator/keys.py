@@ -60,7 +60,7 @@ def add(commands: Commands) -> None:
         p.add_argument(f"--{option}", dest=f"{option}s", action="append", metavar=option.upper(), help=f"{text}; again")
     p.add_argument("--metadata", action="append", type=_pair, metavar="NAME=TEXT", help="text that lists show; again")
     p.add_argument("--tenant", metavar="NAME", help="with --store: the tenant (default: the name of the key)")
-    _ways(p)
+    _add_location_options(p)
     p = add_asking(
         group, "list", list_keys, "list the keys of your tenant, the newest first", example="gateway keys list"
     )
@@ -79,7 +79,7 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--grace", metavar="TIME", help="how long the old one stays valid, such as 1h (default: as configured)"
     )
-    _ways(p)
+    _add_location_options(p)
     p = add_printing(
         group,
         "revoke",
@@ -88,10 +88,10 @@ def add(commands: Commands) -> None:
         example="gateway keys revoke key_5c0c2f6d1a4b8e9f01234567",
     )
     p.add_argument("ids", nargs="+", metavar="ID", help="id of a key: key_...")
-    _ways(p, prints=False)
+    _add_location_options(p, prints=False)
 
 
-def _ways(parser: argparse.ArgumentParser, *, prints: bool = True) -> None:
+def _add_location_options(parser: argparse.ArgumentParser, *, prints: bool = True) -> None:
     """Add the options that say where the keys are."""
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--url", help=URL_HELP)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.approvals.escaping import escape_line, shown_name
+from gateway.approvals.escaping import escape_line, format_shown_name
 from gateway.cli.commands import CommandError, Commands, add_command, add_group, configuration
 from gateway.cli.formatting import View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
@@ -204,7 +204,7 @@ def accept_tools(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterato
 def remove_service(remote: Remote, name: str) -> Iterator[str]:
     """Remove a service. Raises RemoteError."""
     remote.delete(*PATH, name)
-    yield f"{shown_name(name)}  removed"
+    yield f"{format_shown_name(name)}  removed"
 
 
 def _check_runs(name: str, view: View) -> None:
@@ -221,18 +221,18 @@ def _summary(view: View) -> Iterator[str]:
     facts = [word(view, "source"), word(view, "transport"), f"{count} tool{'' if count == 1 else 's'}"]
     if view.get("restarts"):
         facts.append(f"restarted {word(view, 'restarts')} times by itself")
-    yield f"{shown_name(str(view.get('name')))}  {word(view, 'state')}  {', '.join(facts)}"
+    yield f"{format_shown_name(str(view.get('name')))}  {word(view, 'state')}  {', '.join(facts)}"
     if view.get("error"):
         yield f"  {escape_line(str(view['error']), _ERROR_CHARS)}"
     changed = view.get("changed")
     if isinstance(changed, list) and changed:
-        names = ", ".join(shown_name(str(tool)) for tool in changed)
+        names = ", ".join(format_shown_name(str(tool)) for tool in changed)
         yield f"  not as they were accepted: {names}; gateway mcp tools, gateway mcp accept"
 
 
 def _tool(view: View) -> Iterator[str]:
     mark = "  not as it was accepted: each call asks a person" if view.get("changed") else ""
-    yield f"{shown_name(str(view.get('name')))}  {word(view, 'sha256')}{mark}"
+    yield f"{format_shown_name(str(view.get('name')))}  {word(view, 'sha256')}{mark}"
     if view.get("description"):
         yield f"  {escape_line(str(view['description']), _LINE_CHARS)}"
     accepted = view.get("accepted")

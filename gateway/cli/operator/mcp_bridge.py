@@ -86,12 +86,12 @@ async def relay(url: str, key: str | None) -> None:
         await stack.enter_async_context(to_client)  # its end is what ends the SDK's writer
         headers = Headers()
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(_down, from_gateway, to_client, headers)
-        await _up(lines, to_gateway, to_client, headers, session)
+        tasks.start_soon(_relay_to_client, from_gateway, to_client, headers)
+        await _relay_to_gateway(lines, to_gateway, to_client, headers, session)
         tasks.cancel_scope.cancel()
 
 
-async def _up(
+async def _relay_to_gateway(
     lines: AsyncIterable[bytes],
     to_gateway: MessageSender,
     to_client: MessageSender,
@@ -117,7 +117,7 @@ async def _up(
         await to_gateway.send(SessionMessage(message, ClientMessageMetadata(headers=headers.build(message))))
 
 
-async def _down(received: Receiving, to_client: MessageSender, headers: "Headers") -> None:
+async def _relay_to_client(received: Receiving, to_client: MessageSender, headers: "Headers") -> None:
     """Relay the gateway's messages."""
     async for found in received:
         if not isinstance(found, Exception):

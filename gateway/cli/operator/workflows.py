@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.approvals.escaping import escape_line, shown_json, shown_name
+from gateway.approvals.escaping import escape_line, format_shown_json, format_shown_name
 from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import View, approval_summary, list_lines, run_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
@@ -87,9 +87,9 @@ def _lines(view: View) -> Iterator[str]:
         if facts.get("description"):
             yield f"  {escape_line(str(facts['description']), TEXT_CHARS)}"
         if isinstance(facts.get("enum"), list):
-            yield f"  one of {', '.join(shown_json(value, TEXT_CHARS) for value in facts['enum'])}"
+            yield f"  one of {', '.join(format_shown_json(value, TEXT_CHARS) for value in facts['enum'])}"
     for i, step in enumerate(views(view.get("steps")), start=1):
-        tool = f" {shown_name(str(step['tool']))}" if step.get("tool") is not None else ""
+        tool = f" {format_shown_name(str(step['tool']))}" if step.get("tool") is not None else ""
         yield f"step {i}  {word(step, 'name')}: {word(step, 'kind')}{tool}"
 
 
@@ -154,10 +154,10 @@ def _schema(view: View) -> View:
 def _properties(schema: View) -> Mapping[str, View]:
     properties = schema.get("properties")
     found = properties if isinstance(properties, dict) else {}
-    return {shown_name(str(name)): facts for name, facts in found.items() if isinstance(facts, dict)}
+    return {format_shown_name(str(name)): facts for name, facts in found.items() if isinstance(facts, dict)}
 
 
 def _necessity(facts: View, *, is_required: bool) -> str:
     if is_required:
         return ", required"
-    return f", default {shown_json(facts['default'], TEXT_CHARS)}" if "default" in facts else ""
+    return f", default {format_shown_json(facts['default'], TEXT_CHARS)}" if "default" in facts else ""

@@ -51,12 +51,12 @@ def find_companion(path: KeyPath) -> KeyPath | None:
     """Return the path of `api_key_file` for that of `api_key`, and the other way round. None: there is none."""
     name = str(path[-1])
     secret = (*path[:-1], name.removesuffix(COMPANION_SUFFIX))
-    if not any(fits(secret, pattern) for pattern in SECRETS_WITH_FILES) and not _is_of_a_tool(secret):
+    if not any(fits(secret, pattern) for pattern in SECRETS_WITH_FILES) and not _is_built_in_tool_setting(secret):
         return None
     return secret if name.endswith(COMPANION_SUFFIX) else (*path[:-1], f"{name}{COMPANION_SUFFIX}")
 
 
-def _is_of_a_tool(path: KeyPath) -> bool:
+def _is_built_in_tool_setting(path: KeyPath) -> bool:
     """Return whether the plugin of a built-in tool declares this setting, and a file beside it."""
     if len(path) != 3 or path[0] != "tools" or (section := find_built_in_settings(path[1])) is None:
         return False

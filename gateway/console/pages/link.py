@@ -60,7 +60,7 @@ class LinkPage:
     async def _render_page(
         self, text: str, language: Language, *, status: int = 200, problem: str | None = None
     ) -> web.Response:
-        call, nonce = await self._desk.look(text), new_nonce()
+        call, nonce = await self._desk.get_linked_call(text), new_nonce()
         frame: Mapping[str, Any] = {"nonce": nonce, "static": static_url, "console": CONSOLE, "link": link}
         page = {"call": call, "approval": call.view, "said": _STATES[call.state], "problem": problem, "bases": BASES}
         titled = {"title": "Approval", "field": FIELD, "token": text, **page}

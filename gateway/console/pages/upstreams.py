@@ -67,7 +67,10 @@ class Upstreams:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/status/upstreams", self._upstreams, ADMIN), Page("GET", "/upstreams", _lead, ADMIN))
+        return (
+            Page("GET", "/status/upstreams", self._upstreams, ADMIN),
+            Page("GET", "/upstreams", _redirect_to_status, ADMIN),
+        )
 
     async def _upstreams(self, visit: Visit) -> web.Response:
         found = (await visit.api.get("context", "upstreams"))["data"]
@@ -94,6 +97,6 @@ def _sum(counts: Mapping[str, int] | None) -> int | None:
     return None if counts is None else sum(counts.values())
 
 
-async def _lead(_visit: Visit) -> web.Response:
+async def _redirect_to_status(_visit: Visit) -> web.Response:
     """Lead from the address that people guess."""
     return see_other("status", "upstreams")

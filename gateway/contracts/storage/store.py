@@ -268,7 +268,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         ...
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
-        """Assign a duty that one process does for all of them to this owner until `until_s`.
+        """Assign a duty, which one process performs for all processes, to this owner until `until_s`.
 
         False: it is another owner's now.
         """

@@ -53,6 +53,7 @@ def chat_request(content: bytes, *, needs_model: bool) -> Json:
 
 
 def _check_messages(messages: object) -> None:
+    """Raise GatewayError (missing_field, invalid_field) unless `messages` are valid."""
     if messages is None:
         text = '\'messages\' is missing: send a list of messages, such as [{"role": "user", "content": "Hi"}].'
         raise GatewayError("missing_field", text, param="messages")
@@ -67,7 +68,7 @@ def _check_messages(messages: object) -> None:
         if type(content) is not str and content is not None:
             _check_parts(f"messages[{i}].content", content)
         if len(message) > 2:
-            _check_rest(f"messages[{i}]", message)
+            _check_call_fields(f"messages[{i}]", message)
 
 
 def _refuse_role(param: str, role: object) -> NoReturn:
@@ -77,7 +78,7 @@ def _refuse_role(param: str, role: object) -> NoReturn:
 
 
 def _check_parts(param: str, parts: object) -> None:
-    """Content as a list of parts; some servers take plain texts among them."""
+    """Raise GatewayError (invalid_field) unless content is a list of parts or plain texts."""
     if not isinstance(parts, list):
         _refuse(param, "text, or a list of parts")
     for i, part in enumerate(parts):
@@ -85,7 +86,7 @@ def _check_parts(param: str, parts: object) -> None:
             _refuse(f"{param}[{i}]", "an object with a 'type'")
 
 
-def _check_rest(param: str, message: Json) -> None:
+def _check_call_fields(param: str, message: Json) -> None:
     """Check the fields of a message that carry calls and their results."""
     for name in ("name", "tool_call_id"):
         _check_kind(f"{param}.{name}", message.get(name), str, _TEXT)
@@ -98,6 +99,7 @@ def _check_rest(param: str, message: Json) -> None:
 
 
 def _check_field(name: str, value: object) -> None:
+    """Raise GatewayError (invalid_field) unless a known field has its type."""
     kind, described = _FIELDS[name]
     _check_kind(name, value, kind, described)
     if isinstance(value, list):

@@ -7,7 +7,7 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.chat.body import chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
-from gateway.dialects.chat_request import brings_tool_results, lets_server_search, whole_text
+from gateway.dialects.chat_request import brings_tool_results, get_whole_text, lets_server_search
 from gateway.dialects.dialect import Dialect, DialectDescription, ParsedRequest, Wishes
 
 
@@ -59,7 +59,7 @@ class ChatDialect:
 def parse_request(body: Json) -> ParsedRequest:
     """Return a chat completion request as `Asked`."""
     wishes = Wishes(tainted=brings_tool_results(body["messages"]) or lets_server_search(body))
-    return ParsedRequest(body=body, text=whole_text(body), streams=body.get("stream") is True, wishes=wishes)
+    return ParsedRequest(body=body, text=get_whole_text(body), streams=body.get("stream") is True, wishes=wishes)
 
 
 DIALECT: Dialect = ChatDialect()

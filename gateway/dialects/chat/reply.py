@@ -46,19 +46,19 @@ class Frames:
         self._turn = turn
         self._include_usage = include_usage
         self._own = {"id": turn.id, "object": "chat.completion.chunk", "created": turn.created, "model": turn.model}
-        self._begin()
+        self._build_frame_prefix()
 
-    def _begin(self) -> None:
-        """Make what all further frames begin with."""
+    def _build_frame_prefix(self) -> None:
+        """Build the bytes that all further frames begin with."""
         self._meta = {**self._turn.about, **self._own}
         self._before = b"data: " + orjson.dumps(self._meta)[:-1] + b',"choices":[{"index":0,"delta":'
         self._before_text = self._before + b'{"content":'
 
     def first(self) -> bytes:
-        return self._frame({"role": "assistant", "content": ""})
+        return self._build_frame({"role": "assistant", "content": ""})
 
     def keepalive(self) -> bytes:
-        return self._frame({})
+        return self._build_frame({})
 
     def frames(self, chunk: Chunk) -> bytes:
         """Return the frame of a chunk; b"" for one that has nothing for the client."""
@@ -66,14 +66,14 @@ class Frames:
             return self._before_text + orjson.dumps(chunk) + _TEXT_END
         delta, told = self._turn.take(chunk)
         if "about" in chunk:
-            self._begin()
+            self._build_frame_prefix()
         if told is not None:
             choices = [{"index": 0, "delta": delta, "finish_reason": None}]
             return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
-        return self._frame(delta) if delta else b""
+        return self._build_frame(delta) if delta else b""
 
     def finish(self) -> bytes:
-        """Finish reason, usage if the client requested it, and the end."""
+        """Return the last frames: the finish reason, the usage if requested, and `[DONE]`."""
         ends = {**self._turn.about_choice, "finish_reason": self._turn.finish or "stop"}
         frames = [self._before + b"{}," + orjson.dumps(ends)[1:] + b"]"]
         if self._turn.context:
@@ -89,7 +89,7 @@ class Frames:
         """Return the error as an event, without an end."""
         return event(error_body(error, request_id=request_id))
 
-    def _frame(self, delta: Mapping[str, object]) -> bytes:
+    def _build_frame(self, delta: Mapping[str, object]) -> bytes:
         return self._before + orjson.dumps(delta) + _END
 
 
@@ -105,6 +105,7 @@ class Completion:
         self._function_call: dict[str, str] = {}
 
     def add(self, chunk: Chunk) -> None:
+        """Add a chunk of the run: its text, its calls or other fields."""
         if isinstance(chunk, str):
             self._content.append(chunk)
             return
@@ -122,8 +123,9 @@ class Completion:
                 self._function_call[key] = self._function_call.get(key, "") + piece
 
     def body(self) -> bytes:
+        """Return the whole chat completion as JSON."""
         turn = self._turn
-        message: Json = {"role": "assistant", "content": self._whole_content(), **self._beside.whole()}
+        message: Json = {"role": "assistant", "content": self._build_content(), **self._beside.whole()}
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
         elif self._function_call:
@@ -142,8 +144,8 @@ class Completion:
         }
         return orjson.dumps({**answer, "context": turn.context} if turn.context else answer)
 
-    def _whole_content(self) -> str | list[Json] | None:
-        """Return the text; a list of parts where a part of it is none."""
+    def _build_content(self) -> str | list[Json] | None:
+        """Return the content: a text, a list of parts if not all are text, or None."""
         if not self._has_parts:
             return "".join(self._content) if self._content else None
         parts: list[Json] = []

@@ -62,7 +62,7 @@ class ResponseAnswer:
         return [item.view() for item in self._output.items]
 
     def resource(self) -> Json:
-        """Return the Response object as it stands."""
+        """Return the Response object in its present state."""
         self._resource.output = self.output
         return self._resource.view()
 
@@ -102,7 +102,7 @@ class ResponseAnswer:
         """Note that the run has begun."""
         if self._resource.status == "queued":
             self._resource.status = "in_progress"
-            self._tell("response.in_progress")
+            self._add_lifecycle_event("response.in_progress")
 
     def end(self) -> None:
         """End the response with its run: complete, or incomplete if the model was stopped."""
@@ -114,12 +114,12 @@ class ResponseAnswer:
             resource.completed_at = int(self._now_s())
         else:
             self._output.end("incomplete")
-        self._complete("completed" if resource.incomplete is None else "incomplete")
+        self._complete_response("completed" if resource.incomplete is None else "incomplete")
 
-    def end_unasked(self) -> None:
+    def end_without_model(self) -> None:
         """End a response without a model call: its output is empty."""
         self._resource.completed_at = int(self._now_s())
-        self._complete("completed")
+        self._complete_response("completed")
 
     def fail(self, error: GatewayError, *, request_id: str) -> None:
         """End the response with an error of its run. A run that was cancelled on request did not fail.
@@ -129,18 +129,18 @@ class ResponseAnswer:
         """
         resource = self._resource
         if isinstance(error, UntoldError):
-            self._tell_error(error, request_id=request_id)
+            self._add_error_event(error, request_id=request_id)
             return
         self.begin()
         self._output.fail()
         cancelled = error.code == "run_cancelled"
         resource.status = "cancelled" if cancelled else "failed"
         if not cancelled:
-            resource.error = build_error(error, self._tell_error(error, request_id=request_id))
-        self._settle(None if self.usage is None else build_usage(self.usage))
-        self._tell("response.failed")
+            resource.error = build_error(error, self._add_error_event(error, request_id=request_id))
+        self._set_final_fields(None if self.usage is None else build_usage(self.usage))
+        self._add_lifecycle_event("response.failed")
 
-    def _tell_error(self, error: GatewayError, *, request_id: str) -> str:
+    def _add_error_event(self, error: GatewayError, *, request_id: str) -> str:
         """Add the event of an error, and return its message with the id of the request."""
         message = f"{error.message} (request id: {request_id})" if request_id else error.message
         told = {"code": error.shown_code, "message": message, "param": error.param}
@@ -148,19 +148,19 @@ class ResponseAnswer:
         self._output.events.add("error", {**told, "error": {"type": error.facts.type, **told}})
         return message
 
-    def _complete(self, status: Literal["completed", "incomplete"]) -> None:
+    def _complete_response(self, status: Literal["completed", "incomplete"]) -> None:
         self._resource.status = status
-        self._settle(build_usage(self.usage))
-        self._tell(f"response.{status}")
+        self._set_final_fields(build_usage(self.usage))
+        self._add_lifecycle_event(f"response.{status}")
 
-    def _settle(self, usage: Json | None) -> None:
-        """Put down everything that is known at the end only."""
+    def _set_final_fields(self, usage: Json | None) -> None:
+        """Set the output and the usage in the Response object, once they are final."""
         resource = self._resource
         resource.output, resource.usage = self.output, usage
         if self._output.turn.context.get("usage_estimated"):
             resource.note("usage_estimated", "true")
 
-    def _tell(self, kind: str) -> None:
+    def _add_lifecycle_event(self, kind: str) -> None:
         self._told = self._resource.dump()
         self._output.events.add_response(kind, self._told)
 
@@ -194,7 +194,7 @@ class ResponseStream:
         self._answer.end()
         return self._output.events.take_frames() + DONE
 
-    def retold(self, response: bytes) -> bytes:
+    def render_ended_response(self, response: bytes) -> bytes:
         """Return the events behind the first ones of a response that has ended: its items, each text in one piece."""
         self._writing.close()
         events, ended = self._output.events, orjson.loads(response)
@@ -207,7 +207,7 @@ class ResponseStream:
         """Return all events of a response without a model call."""
         self._writing.close()
         self._answer.open()
-        self._answer.end_unasked()
+        self._answer.end_without_model()
         return self._output.events.take_frames() + DONE
 
     def error(self, error: GatewayError, *, request_id: str) -> bytes:

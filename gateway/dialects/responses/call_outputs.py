@@ -44,11 +44,11 @@ def pair_items(items: Sequence[Json], *, place: PlaceWriter, may_lack_outputs: b
         kind = item["type"]
         if item_id := item.get("id"):
             if item_id in seen and kind not in _AGAIN:
-                raise _twice(place(index, "id"), item_id)
+                raise _build_duplicate_error(place(index, "id"), item_id)
             seen.add(item_id)
         if kind in OUTPUT_OF:
             if (earlier := open_calls.get(call_id := item["call_id"])) is not None:
-                raise _no_output(place(earlier, "call_id"), call_id)
+                raise _build_missing_output_error(place(earlier, "call_id"), call_id)
             if item.get("status") != "incomplete":
                 open_calls[call_id] = index
         elif kind in OUTPUTS:
@@ -58,23 +58,23 @@ def pair_items(items: Sequence[Json], *, place: PlaceWriter, may_lack_outputs: b
                 continue
             called = open_calls.pop(output_of, None)
             if called is None or OUTPUT_OF[items[called]["type"]] != kind:
-                raise _no_call(place(index, "call_id"), output_of)
+                raise _build_missing_call_error(place(index, "call_id"), output_of)
             outputs[called] = item
     for call_id, index in () if may_lack_outputs else open_calls.items():
-        raise _no_output(place(index, "call_id"), call_id)
+        raise _build_missing_output_error(place(index, "call_id"), call_id)
     return Pairs(outputs, frozenset(alone))
 
 
-def _twice(place: str, item_id: str) -> GatewayError:
+def _build_duplicate_error(place: str, item_id: str) -> GatewayError:
     text = f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again."
     return GatewayError("invalid_field", text, param=place)
 
 
-def _no_call(place: str, call_id: str) -> GatewayError:
+def _build_missing_call_error(place: str, call_id: str) -> GatewayError:
     text = f"No tool call found for function call output with call_id {call_id}: send the call before its output."
     return GatewayError("invalid_field", text, param=place)
 
 
-def _no_output(place: str, call_id: str) -> GatewayError:
+def _build_missing_output_error(place: str, call_id: str) -> GatewayError:
     text = f"No tool output found for function call {call_id}: send an output for each call."
     return GatewayError("invalid_field", text, param=place)

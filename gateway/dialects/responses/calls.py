@@ -24,26 +24,26 @@ _TEXTS: Final = {"type": "array", "items": _TEXT}
 _WHOLE: Final = {"type": "integer"}
 
 
-def _schema(properties: Mapping[str, Json], *required: str) -> Json:
+def _build_schema(properties: Mapping[str, Json], *required: str) -> Json:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 #: The parameters of a custom tool.
-INPUT: Final[Json] = _schema({"input": _TEXT}, "input")
+INPUT: Final[Json] = _build_schema({"input": _TEXT}, "input")
 #: Tools that the API defines without a schema, and the client runs: description and parameters of the function.
 CLIENT_RUN: Final[Mapping[str, tuple[str, Json]]] = {
     "local_shell": (
         "Run a command on the user's machine. 'command' is the program and its arguments.",
-        _schema({"command": _TEXTS, "working_directory": _TEXT, "timeout_ms": _WHOLE}, "command"),
+        _build_schema({"command": _TEXTS, "working_directory": _TEXT, "timeout_ms": _WHOLE}, "command"),
     ),
     "shell": (
         "Run shell commands on the user's machine, one after the other.",
-        _schema({"commands": _TEXTS, "timeout_ms": _WHOLE, "max_output_length": _WHOLE}, "commands"),
+        _build_schema({"commands": _TEXTS, "timeout_ms": _WHOLE, "max_output_length": _WHOLE}, "commands"),
     ),
     "apply_patch": (
         "Create, update or delete one file. 'diff' is its V4A diff: each line begins with '+', '-' or a space, behind "
         "lines with '@@'. It is left out to delete.",
-        _schema(
+        _build_schema(
             {
                 "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
                 "path": _TEXT,
@@ -56,7 +56,7 @@ CLIENT_RUN: Final[Mapping[str, tuple[str, Json]]] = {
 }
 
 
-def _or_null(schema: Json) -> Json:
+def _make_nullable(schema: Json) -> Json:
     return {**schema, "type": [schema["type"], "null"]}
 
 
@@ -64,15 +64,16 @@ def _or_null(schema: Json) -> Json:
 #: null for what they may leave out. Whatever is beside that would be lost, or be another action.
 EXACT: Final[Mapping[str, Json]] = {
     "custom": INPUT,
-    "local_shell": _schema(
-        {"command": _TEXTS, "working_directory": _or_null(_TEXT), "timeout_ms": _or_null(_WHOLE)}, "command"
+    "local_shell": _build_schema(
+        {"command": _TEXTS, "working_directory": _make_nullable(_TEXT), "timeout_ms": _make_nullable(_WHOLE)}, "command"
     ),
-    "shell": _schema(
-        {"commands": _TEXTS, "timeout_ms": _or_null(_WHOLE), "max_output_length": _or_null(_WHOLE)}, "commands"
+    "shell": _build_schema(
+        {"commands": _TEXTS, "timeout_ms": _make_nullable(_WHOLE), "max_output_length": _make_nullable(_WHOLE)},
+        "commands",
     ),
     "apply_patch": {
         **CLIENT_RUN["apply_patch"][1],
-        "properties": {**CLIENT_RUN["apply_patch"][1]["properties"], "diff": _or_null(_TEXT)},
+        "properties": {**CLIENT_RUN["apply_patch"][1]["properties"], "diff": _make_nullable(_TEXT)},
         "if": {"properties": {"type": {"const": "delete_file"}}},
         "then": {"properties": {"diff": {"enum": [None, ""]}}},
         "else": {"properties": {"diff": _TEXT}, "required": ["diff"]},
@@ -98,10 +99,10 @@ class ClientTool:
     @property
     def model_name(self) -> str:
         """Return the name that models know."""
-        return name_for_models(self.name, self.namespace)
+        return build_model_name(self.name, self.namespace)
 
 
-def name_for_models(name: str, namespace: str | None) -> str:
+def build_model_name(name: str, namespace: str | None) -> str:
     """Return the name that models know for a tool of the client's."""
     if namespace is None:
         return name
@@ -134,7 +135,7 @@ def build_chat_call(item: Json) -> Json:
             name = str(kind).removesuffix("_call")
             fields = item["action"].items()
             arguments = _dump_json({key: value for key, value in fields if key != "type" and value not in (None, {})})
-    function = {"name": name_for_models(str(name), item.get("namespace")), "arguments": arguments}
+    function = {"name": build_model_name(str(name), item.get("namespace")), "arguments": arguments}
     return {"id": item["call_id"], "type": "function", "function": function}
 
 
@@ -144,7 +145,7 @@ def build_call_item(tool: ClientTool, *, call_id: str, arguments: str) -> Json:
     Arguments that the item of the tool cannot show exactly make it the call of a function, which shows them as they
     are: it is never another action.
     """
-    fields = _exact(tool.kind, arguments)
+    fields = _convert_arguments(tool.kind, arguments)
     if fields is None:
         kind: Json = {"type": "function_call", "arguments": arguments}
     elif tool.kind == "local_shell":
@@ -160,7 +161,7 @@ def build_call_item(tool: ClientTool, *, call_id: str, arguments: str) -> Json:
     return {**kind, "call_id": call_id, "name": tool.name, **namespace}
 
 
-def _exact(kind: str, arguments: str) -> Json | None:
+def _convert_arguments(kind: str, arguments: str) -> Json | None:
     """Return arguments as the fields of the item that a tool of this kind has. None: the item cannot show them."""
     known = _FIELDS.get(kind)
     if known is None:

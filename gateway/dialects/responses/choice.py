@@ -40,7 +40,7 @@ def resolve_tools(fields: Mapping[str, object]) -> ToolSelection:
 def apply_tool_choice(tools: ToolSelection, choice: object) -> ToolSelection:
     """Return the tools that `tool_choice` leaves, with its value for models. Raises GatewayError."""
     if isinstance(choice, dict):
-        return _specific(tools, choice)
+        return _select_named_tools(tools, choice)
     if choice is None or choice == "auto":
         return _with_choice(tools)
     if choice == "required":
@@ -50,7 +50,7 @@ def apply_tool_choice(tools: ToolSelection, choice: object) -> ToolSelection:
     return replace(_with_choice(tools, "none"), no_tools=True)
 
 
-def _specific(tools: ToolSelection, choice: Json) -> ToolSelection:
+def _select_named_tools(tools: ToolSelection, choice: Json) -> ToolSelection:
     """Return the tools of a choice that names some."""
     kind = choice.get("type")
     if kind is None:
@@ -60,14 +60,14 @@ def _specific(tools: ToolSelection, choice: Json) -> ToolSelection:
     found = _ToolIndex(tools).find(_PLACE, choice)
     if isinstance(found, RequestedTools):
         only = replace(tools, functions=(), client={}, offers=(found,))
-        return replace(only, notes=(_must_call(only),), must_call=True)
+        return replace(only, notes=(_build_must_call_note(only),), must_call=True)
     if found is None:
         _refuse_hosted(tools, str(kind))
     return replace(tools, choice={"type": "function", "function": {"name": found}})
 
 
 def _keep_allowed(tools: ToolSelection, choice: Json) -> ToolSelection:
-    """Return the tools that the model may call. All others are gone, so that it cannot call one."""
+    """Return only the tools that `allowed_tools` names. Raises GatewayError for an unknown one."""
     check(_PLACE, choice, _ALLOWED)
     named, own = _ToolIndex(tools), set[str]()
     offers: dict[
@@ -117,7 +117,7 @@ class _ToolIndex:
             refuse(f"{place}.type", "the type of a tool")
         if kind == "mcp":
             check(place, choice, _MCP)
-            return self._offer(place, choice["server_label"], choice.get("name"))
+            return self._find_offer(place, choice["server_label"], choice.get("name"))
         if kind in ("function", "custom"):
             check(place, choice, _NAMED)
             found = self._own.get((kind, choice["name"]))
@@ -127,7 +127,7 @@ class _ToolIndex:
             _refuse_unknown(place)
         return found
 
-    def _offer(self, place: str, label: str, name: str | None) -> RequestedTools:
+    def _find_offer(self, place: str, label: str, name: str | None) -> RequestedTools:
         """Return an offer, narrowed to one tool if the choice names one."""
         offer = self._offers.get(label)
         if offer is None:
@@ -158,7 +158,7 @@ def _with_required_choice(tools: ToolSelection, *, place: str) -> ToolSelection:
         raise GatewayError("invalid_field", text, param=place)
     if not tools.offers:
         return replace(tools, choice="required")
-    return replace(_with_choice(tools), notes=(_must_call(tools),), must_call=True)
+    return replace(_with_choice(tools), notes=(_build_must_call_note(tools),), must_call=True)
 
 
 def _refuse_hosted(tools: ToolSelection, kind: str) -> NoReturn:
@@ -167,7 +167,7 @@ def _refuse_hosted(tools: ToolSelection, kind: str) -> NoReturn:
     raise build_unsupported_error(place, next_step)
 
 
-def _must_call(tools: ToolSelection) -> str:
+def _build_must_call_note(tools: ToolSelection) -> str:
     """Return a note for the model: no field of a request to a model server forces a call of a tool of the gateway."""
     names = [f"`{name}`" for name in tools.client]
     for offer in tools.offers or ():
@@ -176,10 +176,10 @@ def _must_call(tools: ToolSelection) -> str:
                 "one of the gateway's own" if offer.label == GATEWAY else f"one of the service `{offer.label}`"
             )
         else:
-            names += [f"`{tool_name(offer.label, name)}`" for name in offer.names]
+            names += [f"`{build_tool_name(offer.label, name)}`" for name in offer.names]
     return f"Before you answer, you must call a tool: {', or '.join(names)}."
 
 
-def tool_name(label: str, name: str) -> str:
+def build_tool_name(label: str, name: str) -> str:
     """Return the name that models know for a tool of the gateway, by the label and the name that clients know."""
     return name if label == GATEWAY else model_name(f"{label}.{name}")

@@ -15,25 +15,25 @@ import orjson
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat_request import lets_server_search, whole_text
+from gateway.dialects.chat_request import get_whole_text, lets_server_search
 from gateway.dialects.dialect import ParsedRequest, Wishes
-from gateway.dialects.message_identity import content_text
+from gateway.dialects.message_identity import get_content_text
 from gateway.dialects.responses.call_outputs import Pairs, pair_items
 from gateway.dialects.responses.calls import (
     EXACT,
     NO_ARGUMENTS,
     ClientTool,
     build_chat_call,
+    build_model_name,
     get_arguments,
-    name_for_models,
 )
-from gateway.dialects.responses.choice import tool_name
-from gateway.dialects.responses.decisions import find_user_messages, parse_decisions, shown_last
+from gateway.dialects.responses.choice import build_tool_name
+from gateway.dialects.responses.decisions import find_user_messages, list_last_questions, parse_decisions
 from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, unpack_reasoning
-from gateway.dialects.responses.fields import for_models
-from gateway.dialects.responses.ids import request_of_item
+from gateway.dialects.responses.fields import convert_for_models
+from gateway.dialects.responses.ids import find_request_id
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
-from gateway.dialects.responses.parts import chat_content, get_text, text_and_files
+from gateway.dialects.responses.parts import convert_to_chat_content, get_text, split_text_and_files
 from gateway.dialects.responses.request import ResponseRequest
 
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
@@ -81,14 +81,14 @@ def resolve_request(
     pairs = pair_items(items, place=places.format_place)
     conversation = _Conversation(pairs, unseal, places)
     conversation.add_all([*request.instructions, *items], first=-len(request.instructions))
-    decisions = parse_decisions(own, earlier, place=places.of_own)
+    decisions = parse_decisions(own, earlier, place=places.format_own_place)
     messages = conversation.messages
     if not messages and not decisions:
         raise GatewayError(
             "missing_field", "'input' has nothing that a model could answer: add a message.", param="input"
         )
     tools, fields = request.tools, request.fields
-    body: Json = {**for_models(fields), "messages": messages, **_tool_fields(request)}
+    body: Json = {**convert_for_models(fields), "messages": messages, **_build_tool_fields(request)}
     wishes = Wishes(
         offers=tools.offers,
         no_tools=tools.no_tools,
@@ -101,15 +101,15 @@ def resolve_request(
         known_as=() if request.conversation_id is None else (request.conversation_id,),
         background=request.background,
         notes=tools.notes,
-        shown=() if decisions else shown_last(items),
+        shown=() if decisions else list_last_questions(items),
         results=tuple(conversation.results),
     )
     return ResponseAsked(
         body=body,
-        text=whole_text(body) if _is_typed(request) else "",
+        text=get_whole_text(body) if _is_typed(request) else "",
         streams=request.streams,
         decisions=decisions,
-        beside=find_user_messages(own, is_whole=_is_whole(request)) if decisions else None,
+        beside=find_user_messages(own, is_whole=_is_self_contained(request)) if decisions else None,
         wishes=wishes,
         request=request,
         items=own,
@@ -133,7 +133,7 @@ def _is_typed(request: ResponseRequest) -> bool:
     return last.get("type") == "message" and last["role"] == "user"
 
 
-def _tool_fields(request: ResponseRequest) -> Json:
+def _build_tool_fields(request: ResponseRequest) -> Json:
     """Return the fields about the client's own tools, as models get them."""
     tools, fields = request.tools, request.fields
     if not tools.functions:
@@ -146,7 +146,7 @@ def _tool_fields(request: ResponseRequest) -> Json:
     return found
 
 
-def _is_whole(request: ResponseRequest) -> bool:
+def _is_self_contained(request: ResponseRequest) -> bool:
     return request.previous_response_id is None and request.conversation_id is None
 
 
@@ -193,9 +193,9 @@ class _Places:
 
     def format_place(self, index: int, field: str = "") -> str:
         """Return the place of an item of the whole conversation."""
-        return self._before if index < self._n_earlier else self.of_own(index - self._n_earlier, field)
+        return self._before if index < self._n_earlier else self.format_own_place(index - self._n_earlier, field)
 
-    def of_own(self, index: int, field: str = "") -> str:
+    def format_own_place(self, index: int, field: str = "") -> str:
         """Return the place of an item of the request itself."""
         return f"input[{index}].{field}" if field else f"input[{index}]"
 
@@ -236,17 +236,18 @@ class _Conversation:
     def add_all(self, items: Iterable[Json], *, first: int) -> None:
         """Add items; `first` is the index of the first one."""
         for index, item in enumerate(items, first):
-            self._add(index, item)
-        self._close()
+            self._add_item(index, item)
+        self._close_answer()
 
-    def _add(self, index: int, item: Json) -> None:
+    def _add_item(self, index: int, item: Json) -> None:
+        """Add an item of any kind to the messages; an output goes with its call."""
         kind = item["type"]
         if kind == "message":
             self._add_message(item)
         elif kind in OUTPUT_OF:
             if (output := self._pairs.outputs.get(index)) is not None:
                 self._add_call(build_chat_call(item), _get_output(output))
-                self._open.answer_id = self._open.answer_id or request_of_item(item)
+                self._open.answer_id = self._open.answer_id or find_request_id(item)
                 self.tainted = True  # what the client's own tool brought may be a stranger's
         elif kind in OUTPUTS:
             if index in self._pairs.alone:
@@ -259,21 +260,23 @@ class _Conversation:
             self._add_summary(index, item)
 
     def _add_message(self, item: Json) -> None:
+        """Add a message; one of the assistant stays open for its calls."""
         role = item["role"]
         if role != "assistant":
-            self._close()
-            self.messages.append({"role": _ROLES[role], "content": chat_content(item["content"])})
+            self._close_answer()
+            self.messages.append({"role": _ROLES[role], "content": convert_to_chat_content(item["content"])})
             return
         if self._open.text or self._open.calls:
-            self._close()
-        content = chat_content(item["content"], between="")
-        self._open.answer_id = request_of_item(item)
+            self._close_answer()
+        content = convert_to_chat_content(item["content"], between="")
+        self._open.answer_id = find_request_id(item)
         self._open.text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
+        """Add a reasoning item to the open message of the assistant, or begin one."""
         found = unpack_reasoning(item.get("encrypted_content") or "") or ReasoningContent()
         if (self._open.text or self._open.calls) and not found.goes_on:
-            self._close()
+            self._close_answer()
         thoughts = [get_text(part) for part in item.get("content") or item.get("summary") or ()]
         self._open.thoughts += thoughts or ([found.text] if found.text else [])
         self.all_thoughts += [*thoughts, *found.texts]
@@ -283,7 +286,8 @@ class _Conversation:
         self._open.of_calls |= found.calls
 
     def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
-        text, files = text_and_files(output)
+        """Add a call and its output to the open message; files of the output follow in a message."""
+        text, files = split_text_and_files(output)
         self._open.calls.append(call)
         if files:
             self._open.files += files
@@ -292,11 +296,11 @@ class _Conversation:
 
     def _add_alone(self, index: int, item: Json) -> None:
         """Add an output that names its tool, and no call: models know outputs of calls only."""
-        self._close()
-        call_id, name = item.get("id") or f"call_{index}", name_for_models(item["name"], item.get("namespace"))
-        self._add_call(_call(call_id, name, NO_ARGUMENTS), item["output"])
+        self._close_answer()
+        call_id, name = item.get("id") or f"call_{index}", build_model_name(item["name"], item.get("namespace"))
+        self._add_call(_build_call(call_id, name, NO_ARGUMENTS), item["output"])
         self.tainted = True  # as above
-        self._close()
+        self._close_answer()
 
     def _add_own_call(self, item: Json) -> None:
         """Add a call of a gateway's tool that has ended, or was cut."""
@@ -305,18 +309,18 @@ class _Conversation:
             self.results.setdefault((item["server_label"], item["name"]))
             call_id, name = (
                 item.get("id") or f"call_{len(self.messages)}",
-                tool_name(item["server_label"], item["name"]),
+                build_tool_name(item["server_label"], item["name"]),
             )
-            self._add_call(_call(call_id, name, get_arguments(item)), output)
-            self._open.answer_id = self._open.answer_id or request_of_item(item)
+            self._add_call(_build_call(call_id, name, get_arguments(item)), output)
+            self._open.answer_id = self._open.answer_id or find_request_id(item)
 
     def _add_summary(self, index: int, item: Json) -> None:
-        self._close()
+        self._close_answer()
         summary = unseal_summary(item, self._unseal, place=self._places.format_place(index, "encrypted_content"))
         self.tainted = True
         self.messages.append({"role": "system", "content": _SUMMARY + summary})
 
-    def _close(self) -> None:
+    def _close_answer(self) -> None:
         """End the message of the assistant that items are added to."""
         open_ = self._open
         if open_.text or open_.calls:
@@ -342,12 +346,12 @@ def unseal_summary(item: Json, unseal: Callable[[str], str], *, place: str) -> s
         raise GatewayError("invalid_field", text, param=place) from None
 
 
-def _call(call_id: str, name: str, arguments: str) -> Json:
+def _build_call(call_id: str, name: str, arguments: str) -> Json:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _get_output(item: Json) -> str | list[Json]:
-    """Return what a model reads of an output."""
+    """Return the content of an output item for the model: a text or parts."""
     output: str | list[Json] | None = item.get("output")
     if item["type"] == "shell_call_output":
         return orjson.dumps(output).decode()
@@ -363,5 +367,5 @@ def _find_result(item: Json) -> str | None:
         return _NOT_SHOWN if is_without_output(item) else None
     if isinstance(error, str):
         return error
-    said = content_text(error.get("content")) or error.get("message")
+    said = get_content_text(error.get("content")) or error.get("message")
     return said if isinstance(said, str) else orjson.dumps(error).decode()

@@ -14,7 +14,7 @@ from gateway.dialects.dialect import SaidBeside
 from gateway.dialects.responses.call_outputs import PlaceWriter
 from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response
-from gateway.dialects.responses.parts import chat_content
+from gateway.dialects.responses.parts import convert_to_chat_content
 
 
 def parse_decisions(own: Sequence[Json], earlier: Sequence[Json], *, place: PlaceWriter) -> tuple[ChatDecision, ...]:
@@ -22,7 +22,7 @@ def parse_decisions(own: Sequence[Json], earlier: Sequence[Json], *, place: Plac
 
     Raises GatewayError (invalid_field) for two decisions on one call.
     """
-    start = _behind_answers(own)
+    start = _find_answers_end(own)
     made: dict[str, tuple[int, Json]] = {}
     for index in range(start, len(own)):
         if (item := own[index])["type"] != "mcp_approval_response":
@@ -40,7 +40,7 @@ def parse_decisions(own: Sequence[Json], earlier: Sequence[Json], *, place: Plac
             label, name = item["server_label"], item["name"]
             tool = name if label == GATEWAY else f"{label}.{name}"
             shown[approval_id].append(ShownCall(approval_id, tool, item["arguments"]))
-    return tuple(_decision(approval_id, item, shown[approval_id]) for approval_id, (_, item) in made.items())
+    return tuple(_build_decision(approval_id, item, shown[approval_id]) for approval_id, (_, item) in made.items())
 
 
 def find_user_messages(own: Sequence[Json], *, is_whole: bool) -> SaidBeside | None:
@@ -49,19 +49,20 @@ def find_user_messages(own: Sequence[Json], *, is_whole: bool) -> SaidBeside | N
     `is_whole`: the request goes on from nothing that is stored.
     """
     said = [(index, item) for index, item in enumerate(own) if item["type"] == "message" and item["role"] == "user"]
-    start = _behind_answers(own)
+    start = _find_answers_end(own)
     if not (behind := sum(index >= start for index, _ in said)):
         return None
-    messages = tuple({"role": "user", "content": chat_content(item["content"])} for _, item in said)
+    messages = tuple({"role": "user", "content": convert_to_chat_content(item["content"])} for _, item in said)
     return SaidBeside(messages=messages, behind=behind, is_whole=is_whole)
 
 
-def _behind_answers(own: Sequence[Json]) -> int:
+def _find_answers_end(own: Sequence[Json]) -> int:
     """Return the index behind the last item of an answer."""
     return next((i + 1 for i in range(len(own) - 1, -1, -1) if is_of_response(own[i])), 0)
 
 
-def _decision(approval_id: str, item: Json, shown: Sequence[ShownCall]) -> ChatDecision:
+def _build_decision(approval_id: str, item: Json, shown: Sequence[ShownCall]) -> ChatDecision:
+    """Return the decision in an approval response item."""
     return ChatDecision(
         approve=item["approve"],
         ids=(approval_id,),
@@ -76,7 +77,7 @@ def list_decided_approvals(items: Sequence[Json]) -> list[str]:
     return [item["approval_request_id"].lower() for item in items if item["type"] == "mcp_approval_response"]
 
 
-def shown_last(items: Sequence[Json]) -> tuple[str, ...]:
+def list_last_questions(items: Sequence[Json]) -> tuple[str, ...]:
     """Return the questions of the last answer of a conversation that no response follows."""
     shown: dict[str, None] = {}
     in_answer = False

@@ -24,7 +24,7 @@ class ResponsesDialect:
 
     def parse(self, content: bytes, *, needs_model: bool) -> ResponseAsked:
         """Return a request that goes on from nothing which is stored. Raises GatewayError."""
-        return resolve_request(parse_request(content, needs_model=needs_model), unseal=_unknown)
+        return resolve_request(parse_request(content, needs_model=needs_model), unseal=_refuse_sealed)
 
     def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ResponseAnswer:
         """Return the writer of the response to what `parse` returned."""
@@ -38,7 +38,7 @@ class ResponsesDialect:
         )
 
 
-def _unknown(sealed: str) -> NoReturn:
+def _refuse_sealed(sealed: str) -> NoReturn:
     raise ValueError(sealed)
 
 

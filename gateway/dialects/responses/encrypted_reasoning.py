@@ -38,7 +38,7 @@ class ReasoningContent:
 
     @property
     def texts(self) -> Iterator[str]:
-        """Yield all texts that a model may read in it, each by itself."""
+        """Yield each text in it that a model may read."""
         if self.text:
             yield self.text
         left: list[object] = [self.message, *self.calls.values()]
@@ -76,11 +76,11 @@ def unpack_reasoning(content: str) -> ReasoningContent | None:
     return ReasoningContent(
         text,
         {name: value for name, value in message.items() if name in PROVIDER_FIELDS},
-        {call_id: fields_of_call(call) for call_id, call in calls.items() if isinstance(call, dict)},
+        {call_id: select_call_fields(call) for call_id, call in calls.items() if isinstance(call, dict)},
         fields.get("goes_on") is True,
     )
 
 
-def fields_of_call(call: Mapping[str, object]) -> Json:
+def select_call_fields(call: Mapping[str, object]) -> Json:
     """Return the fields of a call that only its provider reads."""
     return {name: value for name, value in call.items() if name not in OF_CALLS}

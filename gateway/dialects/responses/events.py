@@ -39,25 +39,27 @@ class ResponseEvents:
     def add(self, kind: str, fields: Json) -> None:
         """Add an event of a type."""
         if self.are_read:
-            self._frames.append(_head(kind) + orjson.dumps({"type": kind, **fields})[:-1] + _end(self.number))
+            self._frames.append(
+                _encode_event_head(kind) + orjson.dumps({"type": kind, **fields})[:-1] + _encode_event_end(self.number)
+            )
         self.number += 1
 
     def add_response(self, kind: str, response: bytes) -> None:
         """Add an event of the lifecycle, with the JSON of the response."""
         if self.are_read:
-            head = b'%b{"type":"%b","response":' % (_head(kind), kind.encode())
-            self._frames.append(head + response + _end(self.number))
+            head = b'%b{"type":"%b","response":' % (_encode_event_head(kind), kind.encode())
+            self._frames.append(head + response + _encode_event_end(self.number))
         self.number += 1
 
     def add_delta(self, head: bytes, delta: str) -> None:
-        """Add a piece of a text, behind what `delta_head` returned."""
+        """Add a piece of a text, behind what `encode_delta_head` returned."""
         if self.are_read:
-            self._frames.append(head + orjson.dumps(delta) + _end(self.number))
+            self._frames.append(head + orjson.dumps(delta) + _encode_event_end(self.number))
         self.number += 1
 
     def ends(self) -> Iterator[bytes]:
         """Yield the ends of the next events, for pieces of a text; one at least."""
-        return islice(_ends(self.number // _BLOCK), self.number % _BLOCK, None)
+        return islice(_encode_event_ends(self.number // _BLOCK), self.number % _BLOCK, None)
 
     def take_frames(self) -> bytes:
         """Return the frames since the last time."""
@@ -81,25 +83,25 @@ class NoEvents(ResponseEvents):
         del head, delta
 
 
-def delta_head(kind: str, fields: Json) -> bytes:
+def encode_delta_head(kind: str, fields: Json) -> bytes:
     """Return the part of a delta event that stands before its text."""
-    return _head(kind) + orjson.dumps({"type": kind, **fields})[:-1] + b',"delta":'
+    return _encode_event_head(kind) + orjson.dumps({"type": kind, **fields})[:-1] + b',"delta":'
 
 
-def payloads(frames: bytes) -> list[bytes]:
+def extract_payloads(frames: bytes) -> list[bytes]:
     """Return the JSON of each event of some frames, for a WebSocket. Its JSON has no line ends."""
     return [frame.partition(b"\ndata: ")[2] for frame in frames.split(b"\n\n") if frame.startswith(b"event: ")]
 
 
 @cache
-def _head(kind: str) -> bytes:
+def _encode_event_head(kind: str) -> bytes:
     return b"event: %b\ndata: " % kind.encode()
 
 
-def _end(number: int) -> bytes:
+def _encode_event_end(number: int) -> bytes:
     return b',"sequence_number":%d}\n\n' % number
 
 
 @lru_cache(maxsize=32)
-def _ends(block: int) -> tuple[bytes, ...]:
-    return tuple(map(_end, range(block * _BLOCK, (block + 1) * _BLOCK)))
+def _encode_event_ends(block: int) -> tuple[bytes, ...]:
+    return tuple(map(_encode_event_end, range(block * _BLOCK, (block + 1) * _BLOCK)))

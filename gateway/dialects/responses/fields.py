@@ -217,7 +217,7 @@ def check_metadata(metadata: Json) -> None:
 
 
 def _check_state(fields: Json) -> None:
-    """Check which earlier response or conversation a request goes on with, and what stays of it."""
+    """Raise GatewayError unless conversation, previous response, background and store fit together."""
     conversation = fields.get("conversation")
     if isinstance(conversation, str):
         check("", fields, {"conversation": ID})
@@ -237,7 +237,7 @@ def find_conversation_id(fields: Json) -> str | None:
     return conversation.get("id") if isinstance(conversation, dict) else conversation
 
 
-def for_models(fields: Json) -> Json:
+def convert_for_models(fields: Json) -> Json:
     """Return checked fields as chat completions have them: only fields that the client sent.
 
     `max_output_tokens` becomes `max_tokens`, which Ollama, vLLM, llama.cpp and OpenAI's older models understand. Ollama
@@ -249,12 +249,13 @@ def for_models(fields: Json) -> Json:
         "max_tokens": fields.get("max_output_tokens"),
         "reasoning_effort": reasoning.get("effort"),
         "verbosity": config.get("verbosity"),
-        "response_format": _response_format(config.get("format")),
+        "response_format": _convert_format(config.get("format")),
     }
     return passed | {name: value for name, value in renamed.items() if value is not None}
 
 
-def _response_format(shape: Json | None) -> Json | None:
+def _convert_format(shape: Json | None) -> Json | None:
+    """Return `text.format` in the form of chat completions; None for plain text."""
     if shape is None or shape["type"] == "text":
         return None
     if shape["type"] == "json_object":

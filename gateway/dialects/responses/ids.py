@@ -21,12 +21,12 @@ def find_run_id(response_id: str) -> str | None:
     return None if found is None else f"run_{found[1]}"
 
 
-def output_id(prefix: str, response_id: str, index: int) -> str:
+def build_output_id(prefix: str, response_id: str, index: int) -> str:
     """Return the id of an output item, such as `msg_<24 hex digits>0002`: `index` is its place in the output."""
     return f"{prefix}_{response_id.removeprefix(RESPONSE)}{index:04x}"
 
 
-def input_id(prefix: str, response_id: str, index: int) -> str:
+def build_input_id(prefix: str, response_id: str, index: int) -> str:
     """Return the id of an input item that came without one, such as `msg_<24 hex digits>i0000`."""
     return f"{prefix}_{response_id.removeprefix(RESPONSE)}i{index:04x}"
 
@@ -37,7 +37,7 @@ def find_response_id(item_id: str) -> str | None:
     return None if found is None else RESPONSE + found[1]
 
 
-def request_of_item(item: Mapping[str, object]) -> str:
+def find_request_id(item: Mapping[str, object]) -> str:
     """Return the id of the request whose response an item is of; "" if the gateway did not make the item's id."""
     found = _OF_OUTPUT.fullmatch(item_id) if isinstance(item_id := item.get("id"), str) else None
     return "" if found is None else f"run_{found[1]}"

@@ -26,7 +26,7 @@ from gateway.dialects.field_checks import (
     refuse,
     refuse_missing,
 )
-from gateway.dialects.responses.ids import input_id
+from gateway.dialects.responses.ids import build_input_id
 from gateway.dialects.responses.parts import check_content
 
 ROLES: Final = ("user", "assistant", "system", "developer")
@@ -169,7 +169,7 @@ def check_item(place: str, value: object) -> Json:
         _refuse_kind(place, kind)
     else:
         check(place, item, _FIELDS.get(kind, _EACH))  # kinds with a colon belong to other servers
-        _check_rest(place, kind, item)
+        _check_nested_fields(place, kind, item)
     return item
 
 
@@ -186,6 +186,7 @@ def _refuse_kind(place: str, kind: object) -> None:
 
 
 def _check_message(place: str, item: Json) -> None:
+    """Raise GatewayError (missing_field, invalid_field) unless a message item is valid."""
     role = item.get("role")
     if role is None:
         refuse_missing(f"{place}.role", f"one of {', '.join(ROLES)}")
@@ -196,7 +197,7 @@ def _check_message(place: str, item: Json) -> None:
         check(place, item, _MESSAGE)
 
 
-def _check_rest(place: str, kind: str, item: Json) -> None:
+def _check_nested_fields(place: str, kind: str, item: Json) -> None:
     """Check the fields that are more than one value."""
     match kind:
         case "function_call_output" | "custom_tool_call_output":
@@ -249,10 +250,13 @@ def is_of_response(item: Json) -> bool:
 
 def build_input_items(items: Sequence[Json], *, response_id: str) -> list[Json]:
     """Return checked items as the input of a response. An item without an id gets one that leads to the response."""
-    return [_complete_item(item, input_id(_prefix(item), response_id, index)) for index, item in enumerate(items)]
+    return [
+        _complete_item(item, build_input_id(_get_id_prefix(item), response_id, index))
+        for index, item in enumerate(items)
+    ]
 
 
-def _prefix(item: Json) -> str:
+def _get_id_prefix(item: Json) -> str:
     return _PREFIXES.get(item["type"], _PREFIX)
 
 
@@ -262,18 +266,19 @@ def _complete_item(item: Json, new_id: str) -> Json:
     if item["type"] not in _WITHOUT_STATUS and item.get("status") is None:
         whole["status"] = "completed"
     if item["type"] == "message":
-        whole["content"] = _content(item["content"], of_model=item["role"] == "assistant")
+        whole["content"] = _complete_content(item["content"], of_model=item["role"] == "assistant")
     elif item["type"] == "reasoning":
         whole["summary"] = item.get("summary") or []
     return whole
 
 
-def _content(content: str | Sequence[Json], *, of_model: bool) -> list[Json]:
+def _complete_content(content: str | Sequence[Json], *, of_model: bool) -> list[Json]:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [_part(part, of_model=of_model) for part in parts]
+    return [_complete_part(part, of_model=of_model) for part in parts]
 
 
-def _part(part: Json, *, of_model: bool) -> Json:
+def _complete_part(part: Json, *, of_model: bool) -> Json:
+    """Return a content part as the API lists it, for an input or an output message."""
     match part["type"]:
         case "refusal":
             return part if of_model else {"type": "input_text", "text": part["refusal"]}

@@ -49,6 +49,7 @@ def check_content(place: str, content: object, *, files: bool) -> None:
 
 
 def _check_part(place: str, part: Json, *, files: bool) -> None:
+    """Raise GatewayError (missing_field, invalid_field, unsupported_parameter) unless a part is valid."""
     kind = part.get("type")
     if type(kind) is str and (field := _TEXTS.get(kind)) is not None:
         if type(part.get(field)) is not str:
@@ -77,6 +78,7 @@ def _describe_types(*, files: bool) -> str:
 
 
 def _check_image(place: str, part: Json) -> None:
+    """Raise GatewayError unless an image part has its data as a URL."""
     if part.get("file_id") is not None:
         raise build_unsupported_error(
             f"{place}.file_id", "send the image itself in 'image_url', as a URL or a data URL"
@@ -86,6 +88,7 @@ def _check_image(place: str, part: Json) -> None:
 
 
 def _check_file(place: str, part: Json) -> None:
+    """Raise GatewayError unless a file part has its data, or a short id."""
     if part.get("file_url") is not None:
         raise build_unsupported_error(f"{place}.file_url", "send the file itself in 'file_data', with a 'filename'")
     if not part.get("file_data") and not part.get("file_id"):
@@ -94,7 +97,7 @@ def _check_file(place: str, part: Json) -> None:
         refuse(f"{place}.file_id", f"text of 1 to {ID_CHARS} characters")
 
 
-def chat_content(content: str | Sequence[Json], *, between: str = "\n") -> str | list[Json]:
+def convert_to_chat_content(content: str | Sequence[Json], *, between: str = "\n") -> str | list[Json]:
     """Return checked content for chat completions: one text if it is nothing but text, else a list of parts.
 
     `between` joins several texts to one, which each model server understands.
@@ -103,15 +106,15 @@ def chat_content(content: str | Sequence[Json], *, between: str = "\n") -> str |
         return content
     if all(part["type"] in _TEXTS for part in content):
         return between.join(map(get_text, content))
-    return [_chat_part(part) for part in content]
+    return [_convert_part(part) for part in content]
 
 
-def text_and_files(content: str | Sequence[Json]) -> tuple[str, list[Json]]:
+def split_text_and_files(content: str | Sequence[Json]) -> tuple[str, list[Json]]:
     """Return the text of checked content, and its other parts for chat completions."""
     if isinstance(content, str):
         return content, []
     text = "\n".join(get_text(part) for part in content if part["type"] in _TEXTS)
-    return text, [_chat_part(part) for part in content if part["type"] not in _TEXTS]
+    return text, [_convert_part(part) for part in content if part["type"] not in _TEXTS]
 
 
 def get_text(part: Json) -> str:
@@ -120,7 +123,8 @@ def get_text(part: Json) -> str:
     return text
 
 
-def _chat_part(part: Json) -> Json:
+def _convert_part(part: Json) -> Json:
+    """Return a checked content part as chat completions have it."""
     match part["type"]:
         case "input_image":
             image = {"url": part["image_url"]}

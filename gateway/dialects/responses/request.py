@@ -51,7 +51,7 @@ def parse_request_body(body: Json, *, needs_model: bool) -> ResponseRequest:
     """Return the request whose JSON object this is. Raises GatewayError as `request_of` does."""
     check_fields(body)
     _check_model(body, needs_model=needs_model)
-    return _request(body, tools=resolve_tools(body))
+    return _build_request(body, tools=resolve_tools(body))
 
 
 def parse_compaction(content: bytes) -> ResponseRequest:
@@ -60,12 +60,13 @@ def parse_compaction(content: bytes) -> ResponseRequest:
     check_compaction(body)
     if not body.get("model"):
         refuse_missing("model", "the name of a model, such as one of GET /context/v1/models")
-    return _request(body, tools=ToolSelection())
+    return _build_request(body, tools=ToolSelection())
 
 
-def _request(body: Json, *, tools: ToolSelection) -> ResponseRequest:
+def _build_request(body: Json, *, tools: ToolSelection) -> ResponseRequest:
+    """Return the checked parts of a body as one object. Raises GatewayError."""
     fields = {name: value for name, value in body.items() if name != "input"}
-    items = _items("input", body.get("input"), role="user")
+    items = _check_items("input", body.get("input"), role="user")
     previous, conversation = body.get("previous_response_id"), find_conversation_id(body)
     if not items and previous is None and conversation is None:
         refuse_missing("input", _INPUT)
@@ -73,7 +74,7 @@ def _request(body: Json, *, tools: ToolSelection) -> ResponseRequest:
     return ResponseRequest(
         fields=fields,
         input=items,
-        instructions=_instructions(body.get("instructions")),
+        instructions=_convert_instructions(body.get("instructions")),
         previous_response_id=previous,
         conversation_id=conversation,
         references=tuple(references),
@@ -97,7 +98,8 @@ def _check_model(body: Json, *, needs_model: bool) -> None:
         raise GatewayError("missing_field", text, param="model")
 
 
-def _items(place: str, value: object, *, role: str) -> tuple[Json, ...]:
+def _check_items(place: str, value: object, *, role: str) -> tuple[Json, ...]:
+    """Return the checked items of an input; a text becomes a message. Raises GatewayError."""
     if value is None or value == "":
         return ()
     if isinstance(value, str):
@@ -107,9 +109,9 @@ def _items(place: str, value: object, *, role: str) -> tuple[Json, ...]:
     return tuple([check_item(f"{place}[{i}]", item) for i, item in enumerate(value)])
 
 
-def _instructions(value: object) -> tuple[Json, ...]:
+def _convert_instructions(value: object) -> tuple[Json, ...]:
     """Return instructions as messages; OpenAI's answers have them as text or as items."""
-    items = _items("instructions", value, role="system")
+    items = _check_items("instructions", value, role="system")
     for i, item in enumerate(items):
         if item["type"] != "message":
             refuse(f"instructions[{i}].type", "message")

@@ -36,7 +36,7 @@ class ResponseFacts:
         )
 
     @classmethod
-    def of_stored(cls, stored: Json) -> "ResponseFacts":
+    def from_stored(cls, stored: Json) -> "ResponseFacts":
         """Return the facts that `stored` returned."""
         return cls(**{**stored, "client": {name: ClientTool(**tool) for name, tool in stored["client"].items()}})
 

@@ -108,6 +108,7 @@ class _Reader:
         self.left_out: dict[str, str] = {}
 
     def read(self, place: str, tool: Json) -> None:
+        """Read one entry of `tools` by its type; note hosted ones as left out. Raises GatewayError."""
         kind = tool.get("type")
         if kind is None:
             refuse_missing(f"{place}.type", _TYPE)
@@ -115,30 +116,31 @@ class _Reader:
             refuse(f"{place}.type", _TYPE)
         match kind:
             case "function" | "custom":
-                self._read_own(place, tool, namespace=None)
+                self._read_client_tool(place, tool, namespace=None)
             case "namespace":
                 self._read_namespace(place, tool)
             case "mcp":
                 self._read_offer(place, tool)
             case "local_shell" | "shell" | "apply_patch":
-                self._read_client_run(place, tool)
+                self._read_schemaless_tool(place, tool)
             case _ if kind.startswith(_HOSTED) or ":" in kind:  # kinds with a colon belong to other servers
                 self.left_out[place] = kind
             case _:
                 refuse(f"{place}.type", _TYPE)
 
-    def _read_own(self, place: str, tool: Json, *, namespace: str | None) -> None:
+    def _read_client_tool(self, place: str, tool: Json, *, namespace: str | None) -> None:
+        """Read a function or custom tool of the client. Raises GatewayError."""
         kind = tool["type"]
         if kind == "function":
             check(place, tool, _FUNCTION)
             description, parameters = tool.get("description"), tool.get("parameters")
         else:
             check(place, tool, _CUSTOM)
-            description, parameters = _custom_description(place, tool), INPUT
+            description, parameters = _build_custom_description(place, tool), INPUT
         own = ClientTool(kind=kind, name=tool["name"], namespace=namespace)
-        self._add(place, own, description, parameters, strict=tool.get("strict"))
+        self._add_function(place, own, description, parameters, strict=tool.get("strict"))
 
-    def _add(
+    def _add_function(
         self,
         place: str,
         own: ClientTool,
@@ -147,6 +149,7 @@ class _Reader:
         *,
         strict: bool | None = None,
     ) -> None:
+        """Add a client's tool as a function for models. Raises GatewayError for a name used before."""
         name = own.model_name
         if name in self.client:
             raise GatewayError(
@@ -161,14 +164,15 @@ class _Reader:
         self.functions.append({"type": "function", "function": function})
 
     def _read_namespace(self, place: str, tool: Json) -> None:
+        """Read the functions and custom tools of a namespace. Raises GatewayError."""
         check(place, tool, _NAMESPACE)
         for i, inner in enumerate(tool["tools"]):
             there = f"{place}.tools[{i}]"
             if check_object(there, inner).get("type") not in ("function", "custom"):
                 refuse(f"{there}.type", "function or custom")
-            self._read_own(there, inner, namespace=tool["name"])
+            self._read_client_tool(there, inner, namespace=tool["name"])
 
-    def _read_client_run(self, place: str, tool: Json) -> None:
+    def _read_schemaless_tool(self, place: str, tool: Json) -> None:
         """Read a tool without a schema. One that runs in a container of OpenAI's is a hosted one."""
         kind = tool["type"]
         check(place, tool, _SHELL)
@@ -176,9 +180,10 @@ class _Reader:
             self.left_out[place] = kind
             return
         description, parameters = CLIENT_RUN[kind]
-        self._add(place, ClientTool(kind=kind, name=kind), description, parameters)
+        self._add_function(place, ClientTool(kind=kind, name=kind), description, parameters)
 
     def _read_offer(self, place: str, tool: Json) -> None:
+        """Read an `mcp` entry: the gateway's tools that it allows. Raises GatewayError."""
         check(place, tool, _MCP)
         for name, next_step in _FOREIGN.items():
             if tool.get(name):
@@ -188,13 +193,14 @@ class _Reader:
             text = f"'{place}' has the label of an earlier tool: name each server once."
             raise GatewayError("invalid_field", text, param=f"{place}.server_label")
         names = _parse_allowed_names(f"{place}.allowed_tools", tool.get("allowed_tools"))
-        asks = _asks(f"{place}.require_approval", tool.get("require_approval"))
+        asks = _parse_require_approval(f"{place}.require_approval", tool.get("require_approval"))
         self.offers[label] = RequestedTools(
             label=label, place=place, names=names, asks=asks, url=tool.get("server_url")
         )
 
 
-def _custom_description(place: str, tool: Json) -> str | None:
+def _build_custom_description(place: str, tool: Json) -> str | None:
+    """Return the description of a custom tool, with its grammar if it has one."""
     description: str | None = tool.get("description")
     shape = tool.get("format")
     if shape is None:
@@ -222,7 +228,7 @@ def _parse_allowed_names(place: str, allowed: object) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _asks(place: str, required: object) -> tuple[str, ...] | None:
+def _parse_require_approval(place: str, required: object) -> tuple[str, ...] | None:
     """Return the names of tools whose calls a person approves in any case; () for all, None for none."""
     if required is None or required == "never":
         return None

@@ -53,7 +53,7 @@ class CallLimits(CallObserver):
 
     def on_model(self, model: str) -> None:
         """Take the places at a model, in place of the places at the one before. Raises as the constructor."""
-        self._leave()
+        self._release_places()
         self._model = self._reserve(self._limiter.of_model(model))
 
     def on_upstream(self, upstream: str) -> None:
@@ -72,11 +72,11 @@ class CallLimits(CallObserver):
 
     def on_closed(self) -> None:
         """Give the places back, with the tokens that were used. Idempotent."""
-        self._leave()
+        self._release_places()
         if self._caller is not None:
             self._caller.close(tokens=self._used)
 
-    def _leave(self) -> None:
+    def _release_places(self) -> None:
         """Give the places at the model and the upstream back; a call that was never sent does not count."""
         if self._model is not None and not self._has_entered:
             self._model.close(LIMITED)
@@ -90,17 +90,19 @@ class CallLimits(CallObserver):
     def _reserve(self, rules: Sequence[LimitRule], *, requests: int = 1) -> Reservation | None:
         if not rules:
             return None
-        return self._limiter.reserve(rules, tokens=self._tokens(), requests=requests, guess=self._guess())
+        return self._limiter.reserve(
+            rules, tokens=self._estimate_sent_tokens(), requests=requests, guess=self._estimate_tokens()
+        )
 
-    def _tokens(self) -> int:
+    def _estimate_sent_tokens(self) -> int:
         if self._least is None:
             asked = (self._body.get("messages"), self._body.get("tools"))
             self._least = len(orjson.dumps(asked)) // BYTES_A_TOKEN
         return self._least
 
-    def _guess(self) -> int | None:
+    def _estimate_tokens(self) -> int | None:
         """Return the tokens that the call may use, if it bounds its answer."""
         for name in ("max_completion_tokens", "max_tokens"):
             if isinstance(most := self._body.get(name), int) and most > 0:
-                return self._tokens() + most
+                return self._estimate_sent_tokens() + most
         return None

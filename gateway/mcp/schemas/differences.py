@@ -32,7 +32,7 @@ def differences(accepted: Json, present: Json) -> list[Difference]:
     """
     found: list[Difference] = []
     for key in accepted.keys() & present.keys():
-        pair = [_normal(key, one[key]) for one in (accepted, present)]
+        pair = [_normalize_value(key, one[key]) for one in (accepted, present)]
         for difference in _walk_both(key, *pair):
             found.append(difference)
             if len(found) == _MOST:
@@ -40,11 +40,12 @@ def differences(accepted: Json, present: Json) -> list[Difference]:
     return sorted(found, key=lambda one: one.place)
 
 
-def _normal(key: str, value: Any) -> Any:
+def _normalize_value(key: str, value: Any) -> Any:
     return normal_form(value) if key in _SCHEMAS and isinstance(value, dict) else value
 
 
 def _walk_both(place: str, accepted: Any, present: Any) -> Iterator[Difference]:
+    """Yield the places where two JSON values differ, with both values as text."""
     # By a stack: both are as deep as a server likes.
     stack = [(place, accepted, present)]
     while stack:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.store import Json
-from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_anchors, problem_of_references, resolve_reference
+from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_anchors, find_reference_problem, resolve_reference
 
 #: Deeper than any schema with its references written out that a person made.
 _DEPTH: Final = 100
@@ -56,7 +56,7 @@ def normal_form(schema: Json) -> Json:
 
     The order of keys is not normal: compare canonical texts.
     """
-    if problem_of_references(schema) is not None:
+    if find_reference_problem(schema) is not None:
         return schema
     try:
         return _Writer(schema).write()
@@ -74,6 +74,7 @@ class _Writer:
         self._room = 2 * UNFOLDED_LIMIT  # definitions to which no reference leads have no other bound
 
     def write(self) -> Json:
+        """Return the normal form of the whole schema. Raises _TooLargeError."""
         found = {"type": "object", **self._write_part(self._schema, _DEPTH)}
         for key in _DEFINITIONS:
             kept = self._write_unused(key)
@@ -83,25 +84,31 @@ class _Writer:
         return found
 
     def _write_unused(self, key: str) -> Json:
-        """Return the definitions that no reference leads to: what a reference leads to is written out there."""
+        """Return the normal form of definitions that no reference leads to."""
         known = self._schema.get(key)
         if not isinstance(known, dict):
             return {}
         return {name: self._write_part(part, _DEPTH) for name, part in known.items() if id(part) not in self._used}
 
     def _write_part(self, part: Any, room: int) -> Any:
+        """Return the normal form of a part, `room` levels deep at most. Raises _TooLargeError."""
         if not isinstance(part, dict):
             return part
         self._room -= 1
         if not room or not self._room:
             raise _TooLargeError
-        found = {key: self._value(key, value, room - 1) for key, value in part.items() if not _is_idle(part, key)}
+        found = {
+            key: self._write_value(key, value, room - 1)
+            for key, value in part.items()
+            if not _is_meaningless(part, key)
+        }
         if part.get("uniqueItems") is True and isinstance(found.get("default"), list):
             found["default"] = _sort_values(found["default"])
         reference = part.get("$ref")
         return found if not isinstance(reference, str) else self._inline_reference(found, reference, room)
 
     def _inline_reference(self, found: Json, reference: str, room: int) -> Json:
+        """Return a part with the target of its reference written in its place."""
         target = resolve_reference(self._schema, reference, self._anchors)
         self._used.add(id(target))
         whole = self._write_part(target, room - 1)
@@ -110,7 +117,8 @@ class _Writer:
             return {**whole, **beside}
         return {**beside, "$ref": whole}
 
-    def _value(self, key: str, value: Any, room: int) -> Any:
+    def _write_value(self, key: str, value: Any, room: int) -> Any:
+        """Return the normal form of a keyword's value."""
         if key in _NAMED and isinstance(value, dict):
             return {name: self._write_part(part, room) for name, part in value.items()}
         if key in _LISTS and isinstance(value, list):
@@ -123,7 +131,7 @@ class _Writer:
         return _sort_values(value) if key in _SETS and isinstance(value, list) else value
 
 
-def _is_idle(part: Json, key: str) -> bool:
+def _is_meaningless(part: Json, key: str) -> bool:
     """Return whether a keyword has no meaning for a model or a call."""
     value = part[key]
     if key == "$schema":

@@ -13,7 +13,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from gateway.aio.cooperative import Work
-from gateway.mcp.server_text import one_line
+from gateway.mcp.server_text import format_one_line
 from gateway.tools.schema_check import compiles
 
 PATTERN_CHARS: Final = 1000
@@ -45,12 +45,12 @@ class Room:
         self._left_us = SERVER_US
 
     def take(self, schema: Any) -> Work[None]:
-        """Take what the patterns of a schema need. Raises PatternsError. What did not fit has cost something, too."""
+        """Reserve the time to compile the patterns of a schema. Raises PatternsError if it is too long."""
         left_us = SCHEMA_US
         for pattern in dict.fromkeys(find_patterns(schema)):
             if len(pattern) > PATTERN_CHARS:
                 raise PatternsError(f"its schema has a pattern of more than {PATTERN_CHARS:,} characters")
-            for cost_us in _costs_us(pattern):
+            for cost_us in _compile_costs_us(pattern):
                 left_us -= cost_us
                 if left_us < 0:
                     raise PatternsError("its schema has patterns that take too long to compile")
@@ -60,7 +60,7 @@ class Room:
                 yield
 
 
-def validator(schema: Any) -> jsonschema_rs.Validator:
+def compile_validator(schema: Any) -> jsonschema_rs.Validator:
     """Compile a schema that `Room` had room for. Nothing is fetched. Raises ValueError."""
     options = jsonschema_rs.RegexOptions(size_limit=_LARGEST_BYTES)
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
@@ -89,8 +89,8 @@ def are_known(patterns: Sequence[str]) -> Work[bool]:
     return True
 
 
-def _costs_us(pattern: str) -> Iterator[int]:
-    """Yield what compiling a pattern costs, before it is done, in parts. Raises PatternsError if it is none."""
+def _compile_costs_us(pattern: str) -> Iterator[int]:
+    """Yield the estimated microseconds to compile a pattern, in parts. Raises PatternsError."""
     classes = len(_CLASS.findall(pattern))
     cost_us = 10 * len(pattern) + classes * (len(pattern) + _CLASS_CHARS * classes) // 10
     if _WIDE.search(pattern) is not None:
@@ -102,4 +102,4 @@ def _costs_us(pattern: str) -> Iterator[int]:
         spent_us = until_us
         if compiles(pattern, size_bytes=size_bytes):
             return
-    raise PatternsError(f"its schema is broken: the pattern {one_line(pattern)!r} is none, or is too large")
+    raise PatternsError(f"its schema is broken: the pattern {format_one_line(pattern)!r} is none, or is too large")

@@ -23,7 +23,7 @@ class _RefusedError(Exception):
     """The problem of the references in a schema."""
 
 
-def problem_of_references(schema: dict[str, Any]) -> str | None:
+def find_reference_problem(schema: dict[str, Any]) -> str | None:
     """Return the problem of the references in a schema, or None. Linear in its size; it may be nested to any depth."""
     try:
         unfolded = _count_unfolded(schema, find_anchors(schema))
@@ -35,7 +35,7 @@ def problem_of_references(schema: dict[str, Any]) -> str | None:
 
 
 def _count_unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
-    """Return what the schema has of the `UNFOLDED_LIMIT`. Raises _RefusedError."""
+    """Return the number of parts with all references written out. Raises _RefusedError."""
     entered: set[int] = set()
     parts: dict[int, int] = {}  # of what is left for good
     again: dict[int, int] = {}
@@ -55,7 +55,7 @@ def _count_unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
         entered.add(id(node))
         counted: list[Any] = []
         stack.append((node, counted))
-        for key, value in _entries(node):
+        for key, value in _list_entries(node):
             inner = (
                 resolve_reference(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
             )
@@ -66,7 +66,7 @@ def _count_unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
     return parts[id(schema)] + again[id(schema)]
 
 
-def _entries(node: Any) -> list[tuple[str, Any]]:
+def _list_entries(node: Any) -> list[tuple[str, Any]]:
     return list(node.items()) if isinstance(node, dict) else [("", item) for item in node]
 
 
@@ -81,7 +81,7 @@ def find_anchors(schema: dict[str, Any]) -> dict[str, Any]:
     stack: list[Any] = [schema]
     while stack:
         node = stack.pop()
-        for key, value in _entries(node):
+        for key, value in _list_entries(node):
             if isinstance(value, dict | list):
                 stack.append(value)
             elif isinstance(value, str):

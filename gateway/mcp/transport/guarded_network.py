@@ -78,7 +78,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         was sent, httpx2.ReadError where something may have been.
         """
         call = UpstreamCall(
-            self._pool(origin),
+            self._get_pool(origin),
             method=method.encode(),
             silence_s=math.inf if silence_s is None else silence_s,
             is_once=True,
@@ -101,7 +101,8 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         tls.set_alpn_protocols(["http/1.1"])
         return tls
 
-    def _pool(self, origin: Origin) -> GuardedPool:
+    def _get_pool(self, origin: Origin) -> GuardedPool:
+        """Return the connections to an origin, which are made at its first use."""
         pool = self._pools.get(origin)
         if pool is None:
             scheme, host, port = origin

@@ -47,7 +47,7 @@ class GuardedPool(Pool):
         except TimeoutError:
             raise httpx2.ConnectError("it cannot be reached in time") from None
         except OSError as error:
-            raise httpx2.ConnectError(_unreachable(error)) from None
+            raise httpx2.ConnectError(_describe_connect_error(error)) from None
         connection.idle_limit_s = IDLE_LIMIT_S
         if not connection.is_lost:
             self.open.add(connection)
@@ -66,7 +66,7 @@ class GuardedPool(Pool):
         self.close()
 
 
-def _unreachable(error: OSError) -> str:
+def _describe_connect_error(error: OSError) -> str:
     """Return the text of a failed connection, in our words only: the system's own may name addresses."""
     if isinstance(error, ssl.SSLError):
         return "its certificate or its TLS is not valid"

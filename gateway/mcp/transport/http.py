@@ -41,7 +41,7 @@ class HttpTransport:
         endpoint = self._endpoint
         web = GuardedNetwork(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
         self._resources.push_async_callback(web.aclose)
-        sender = Sender(endpoint, web, self._tokens(web))
+        sender = Sender(endpoint, web, self._build_token_source(web))
         dispatcher = HttpDispatcher(sender, limit_bytes=MAX_BYTES, accept_limit_s=self._accept_limit_s, lost=self._lost)
         self._resources.push_async_callback(dispatcher.aclose)
         return dispatcher
@@ -51,7 +51,7 @@ class HttpTransport:
     ) -> None:
         await self._resources.aclose()
 
-    def _tokens(self, web: GuardedNetwork) -> OAuthTokenSource | None:
+    def _build_token_source(self, web: GuardedNetwork) -> OAuthTokenSource | None:
         if self._endpoint.oauth is None:
             return None
         resource = str(httpx2.URL(self._endpoint.url).copy_with(query=None, fragment=None))

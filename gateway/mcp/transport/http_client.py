@@ -61,7 +61,7 @@ class Sender:
         self._redirects = 0
         self._cookies = httpx2.Cookies()
         self._headers = httpx2.Headers(
-            [(name, value) for name, value in endpoint.headers.items() if not _is_ours(name.lower())]
+            [(name, value) for name, value in endpoint.headers.items() if not _is_gateway_header(name.lower())]
         )
         self._set_url(httpx2.URL(endpoint.url))
 
@@ -97,16 +97,17 @@ class Sender:
         *,
         is_call: bool = False,
     ) -> HttpAnswer:
+        """Send a request, and follow redirects within the origin. Raises RedirectError."""
         while True:
             answer = await self._send_with_token(
-                method, [*fields, *self._of_protocol(headers)], content, is_call=is_call
+                method, [*fields, *self._build_protocol_headers(headers)], content, is_call=is_call
             )
             if answer.status not in _LEADS_AWAY or not (location := answer.value(b"location")):
                 return answer
             answer.close()
             if is_call:
                 raise RedirectError("it redirects the call, which is not sent again, as it may have run")
-            place = _place_within(self._url, location)
+            place = _resolve_redirect(self._url, location)
             if place is None or not (method == "GET" or answer.status in _KEEPS_METHOD):
                 raise RedirectError(
                     f"it redirects to {_describe_redirect(self._url, location)}, which is not followed: write the "
@@ -123,7 +124,7 @@ class Sender:
             return await self._send_with_cookies(method, fields, content)
         for is_last in (False, True):
             token = await self._tokens.token()
-            if is_call and not CALL_STANDS.get(_stands)():
+            if is_call and not CALL_STANDS.get(_is_always_cleared)():
                 raise RequestNotRunError("what cleared the call has changed")
             answer = await self._send_with_cookies(
                 method, [*fields, (b"Authorization", b"Bearer " + token.encode())], content
@@ -152,7 +153,7 @@ class Sender:
     def _encode_head(self, method: str, fields: _Fields) -> bytes:
         return encode_request_head(method, self._target, [*self._always, *fields])
 
-    def _of_protocol(self, headers: Mapping[str, str]) -> _Fields:
+    def _build_protocol_headers(self, headers: Mapping[str, str]) -> _Fields:
         """Return the headers of the protocol: for one message, and for the session."""
         found = {_SESSION: self.session, MCP_PROTOCOL_VERSION_HEADER: self.version, **headers}
         try:
@@ -161,6 +162,7 @@ class Sender:
             raise HeadError from None
 
     def _set_url(self, url: httpx2.URL) -> None:
+        """Set the address of all further requests, and the headers that depend on it."""
         self._url, self._origin, self._target = url, get_origin(url), url.raw_path
         headers = httpx2.Headers(
             {"Host": url.netloc.decode("ascii"), "User-Agent": f"twolane/{__version__}", "Accept-Encoding": "identity"}
@@ -173,17 +175,17 @@ class Sender:
         self._always = headers.raw
 
 
-def _stands() -> bool:
+def _is_always_cleared() -> bool:
     """Return True: a call that no gate has cleared has nothing that could change."""
     return True
 
 
-def _is_ours(name: str) -> bool:
+def _is_gateway_header(name: str) -> bool:
     return name in _OURS or name.startswith(_OURS_BEGIN)
 
 
-def _place_within(url: httpx2.URL, location: str) -> httpx2.URL | None:
-    """Return where a redirect leads, if that is at the same origin, or at the same name with TLS; else None."""
+def _resolve_redirect(url: httpx2.URL, location: str) -> httpx2.URL | None:
+    """Return the target of a redirect to the same origin, or to its TLS port; else None."""
     try:
         place = url.join(location)
     except httpx2.InvalidURL:

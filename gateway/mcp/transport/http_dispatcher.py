@@ -67,10 +67,10 @@ from gateway.mcp.transport.pending_requests import CANCELLED
 from gateway.mcp.transport.rpc_result import (
     RequestNotRunError,
     build_closed_error,
+    build_unread_error,
     encode_message,
     get_result,
     parse_error,
-    unread,
 )
 from gateway.mcp.transport.server_messages import ServerMessages
 
@@ -130,7 +130,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         try:
             await self._of_server.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
-            self._close()
+            self._close_requests()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -147,11 +147,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, **({"params": sent} if sent else {})}
         if method == "initialize":
             self._sender.version = None
-        headers = self._headers(opts)
+        headers = self._take_headers(opts)
         is_newer = self._sender.version in MODERN_PROTOCOL_VERSIONS
         try:
             async with asyncio.timeout(opts.get("timeout")) as asked.limit:
-                return await self._result(message, headers)
+                return await self._request_result(message, headers)
         except (TimeoutError, MCPError) as error:
             if asked.elsewhere is not None:
                 return get_result(asked.elsewhere)
@@ -162,7 +162,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None
         except asyncio.CancelledError:
             if opts.get("cancel_on_abandon", True) and not is_newer and not self._is_closed:
-                self._start(self.notify(CANCELLED, {"requestId": request_id}))
+                self._start_task(self.notify(CANCELLED, {"requestId": request_id}))
             raise
         finally:
             del self._asked[key]
@@ -175,16 +175,16 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = {**params}
-        await self._send_one_way(encode_message(message), self._headers(opts or {}))
+        await self._send_one_way(encode_message(message), self._take_headers(opts or {}))
         if method == "notifications/initialized" and self._sender.session is not None and not self._is_closed:
             stands = asyncio.Event()
-            self._start(self._stand(stands.set))
+            self._start_task(self._keep_standing_stream(stands.set))
             with suppress(TimeoutError):
                 await asyncio.wait_for(stands.wait(), _STANDS_S)
 
     async def aclose(self) -> None:
         """End the connection, and the session at the server."""
-        self._close()
+        self._close_requests()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -198,7 +198,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
                 log.debug("the session of an MCP server was not ended: %s", error)
 
     def _new_id(self, wanted: RequestId | None) -> tuple[RequestId, RequestId]:
-        """Return the id of a request as it is sent, and as it is known here. Raises ValueError for one in use."""
+        """Return a request's id as sent, and as stored here. Raises ValueError for one in use."""
         if wanted is not None:
             if (key := coerce_request_id(wanted)) in self._asked:
                 raise ValueError(f"the id {wanted!r} is that of a request under way")
@@ -208,20 +208,20 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             self._last_id += 1
         return self._last_id, self._last_id
 
-    def _headers(self, opts: CallOptions) -> Mapping[str, str]:
+    def _take_headers(self, opts: CallOptions) -> Mapping[str, str]:
         headers = opts.get("headers", {})
         if (version := headers.get(MCP_PROTOCOL_VERSION_HEADER)) is not None:
             self._sender.version = version
         return headers
 
-    async def _result(self, message: Json, headers: Mapping[str, str]) -> Json:
+    async def _request_result(self, message: Json, headers: Mapping[str, str]) -> Json:
         """Send a request and return its result. Raises MCPError."""
         method = message["method"]
-        answer = await self._answer(encode_message(message), headers, is_call=method == _CALL)
+        answer = await self._post_request(encode_message(message), headers, is_call=method == _CALL)
         try:
             kind = answer.value(b"content-type").lower()
             if answer.status >= 400:
-                raise await self._refusal(answer, is_json=kind.startswith(_JSON))
+                raise await self._build_status_error(answer, is_json=kind.startswith(_JSON))
             if answer.status == 202:
                 raise MCPError(code=INVALID_REQUEST, message="it answered a request with HTTP 202, which has no answer")
             if method == "initialize" and (session := answer.value(b"mcp-session-id")):
@@ -231,29 +231,29 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             if not kind.startswith(_EVENTS):
                 raise MCPError(code=INVALID_REQUEST, message=f"its answer has the content type {kind[:100]!r}")
             place = StreamPosition()
-            while (read := await self._from_events(answer, message["id"], place)) is None:
+            while (read := await self._read_event_answer(answer, message["id"], place)) is None:
                 answer.close()
                 answer = await self._resume_stream(place)
             return get_result(read)
         except FloodError as error:
-            self._end(str(error))
-            raise unread(error) from None
+            self._end_connection(str(error))
+            raise build_unread_error(error) from None
         except UnreadError as error:
-            raise unread(error) from None
+            raise build_unread_error(error) from None
         except httpx2.StreamError as error:
             is_lost = str(error).startswith(CLOSED)
             if not is_lost:
-                raise unread(UnreadError(str(error))) from None
+                raise build_unread_error(UnreadError(str(error))) from None
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         finally:
             answer.close()
 
-    async def _answer(self, content: bytes, headers: Mapping[str, str], *, is_call: bool) -> HttpAnswer:
+    async def _post_request(self, content: bytes, headers: Mapping[str, str], *, is_call: bool) -> HttpAnswer:
         """Post a request and return the answer. Raises MCPError."""
         try:
             answer = await self._sender.post(content, headers, is_call=is_call)
         except httpx2.ConnectError as error:
-            self._end(str(error))
+            self._end_connection(str(error))
             raise RequestNotRunError(str(error)) from None
         except httpx2.ReadError as error:
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
@@ -266,8 +266,8 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise RequestNotRunError(SESSION_ENDED)
         return answer
 
-    async def _refusal(self, answer: HttpAnswer, *, is_json: bool) -> MCPError:
-        """Return the error of an answer with such a status: that of the server's own message, if there is one."""
+    async def _build_status_error(self, answer: HttpAnswer, *, is_json: bool) -> MCPError:
+        """Return the error of an answer with an error status: the server's own one if it has one."""
         try:
             message = await read_message(await answer.read()) if is_json else None
             if is_answer(message) and "error" in message:  # servers that have not read the id write another one
@@ -278,13 +278,13 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         code = METHOD_NOT_FOUND if is_unknown else INTERNAL_ERROR
         return MCPError(code=code, message=f"it answered with HTTP {answer.status}")
 
-    async def _from_events(self, answer: HttpAnswer, request_id: RequestId, place: StreamPosition) -> Json | None:
+    async def _read_event_answer(self, answer: HttpAnswer, request_id: RequestId, place: StreamPosition) -> Json | None:
         """Return the answer to a request from a stream of events; None: it broke off and can be resumed.
 
         Raises UnreadError, MCPError.
         """
         try:
-            async for message in self._events(answer, place):
+            async for message in self._build_event_reader(answer, place):
                 if isinstance(message, UnreadError):
                     raise message
                 if is_answer(message):
@@ -302,11 +302,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         """Ask for the rest of a stream, and return it. Raises MCPError."""
         for _ in range(_TRIES):
             await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S))
-            if (answer := await self._stream(place)) is not None:
+            if (answer := await self._open_stream(place)) is not None:
                 return answer
         raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended and was not resumed")
 
-    async def _stand(self, stands: Callable[[], None]) -> None:
+    async def _keep_standing_stream(self, stands: Callable[[], None]) -> None:
         """Read the standing stream of what the server sends of itself, if it offers one, and get it again and again.
 
         `stands` is called once it is open, or is not to be had. What came while it was away is lost, unless the server
@@ -316,7 +316,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         tries = 0
         while (was_had or tries < _TRIES) and not self._is_closed:
             tries, began_s = tries + 1, loop.time()
-            answer = await self._stream(place)
+            answer = await self._open_stream(place)
             stands()
             if answer is not None:
                 if was_had and not place.last_id:
@@ -329,19 +329,19 @@ class HttpDispatcher(Dispatcher[TransportContext]):
     async def _read_standing_stream(self, answer: HttpAnswer, place: StreamPosition) -> None:
         """Take what comes on the standing stream, until it ends."""
         try:
-            async for message in self._events(answer, place):
+            async for message in self._build_event_reader(answer, place):
                 if is_answer(message):
                     self._resolve(message)
                 elif not isinstance(message, UnreadError):
-                    await self._take_alone(message)
+                    await self._take_unsolicited(message)
         except httpx2.StreamError as error:
             log.debug("the standing stream of an MCP server broke off: %s", error)
         except FloodError as error:
-            self._end(str(error))
+            self._end_connection(str(error))
         finally:
             answer.close()
 
-    async def _take_alone(self, message: object) -> None:
+    async def _take_unsolicited(self, message: object) -> None:
         """Take a message that belongs to no request. One that is not read ends nothing."""
         try:
             await self._of_server.take(message)
@@ -356,12 +356,12 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             asked.elsewhere = answer
             asked.end()
 
-    async def _stream(self, place: StreamPosition) -> HttpAnswer | None:
-        """Return a stream of events, or the rest of one; None: there is none just now."""
+    async def _open_stream(self, place: StreamPosition) -> HttpAnswer | None:
+        """Return a stream of events, new or resumed; None if the server offers none now."""
         try:
             answer = await self._sender.get(last_id=place.last_id)
         except httpx2.ConnectError as error:
-            self._end(str(error))
+            self._end_connection(str(error))
             return None
         except (httpx2.ReadError, IssuerError, RedirectError) as error:
             log.debug("a stream of an MCP server is not opened: %s", error)
@@ -371,7 +371,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         answer.close()
         return None
 
-    def _events(self, answer: HttpAnswer, place: StreamPosition) -> EventMessages:
+    def _build_event_reader(self, answer: HttpAnswer, place: StreamPosition) -> EventMessages:
         return EventMessages(
             answer.pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place
         )
@@ -388,9 +388,9 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             async with asyncio.timeout(self._accept_limit_s):
                 answer = await self._sender.post(content, headers)
         except httpx2.ConnectError as error:
-            self._end(str(error))
+            self._end_connection(str(error))
         except TimeoutError:
-            self._end(f"it did not accept a message within {self._accept_limit_s:g} s")
+            self._end_connection(f"it did not accept a message within {self._accept_limit_s:g} s")
         except (httpx2.ReadError, IssuerError, RedirectError) as error:
             log.debug("a message to an MCP server is lost: %s", error)
         else:
@@ -401,21 +401,21 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         """Return whether the server has ended the session, by its answer to a message. The connection ends with it."""
         is_over = answer.status == 404 and self._sender.session is not None
         if is_over:
-            self._end(SESSION_ENDED)
+            self._end_connection(SESSION_ENDED)
         return is_over
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _end(self, reason: str) -> None:
-        """End the connection, which cannot go on, and report the reason."""
+    def _end_connection(self, reason: str) -> None:
+        """Close the connection for good, and report the reason."""
         if not self._is_closed:
             self._tell_lost(reason)
-            self._close()
+            self._close_requests()
 
-    def _close(self) -> None:
+    def _close_requests(self) -> None:
         """End the connection for the session, and all requests under way."""
         self._is_closed = True
         self._of_server.close()

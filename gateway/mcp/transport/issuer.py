@@ -27,7 +27,7 @@ class Issuer:
 
         The metadata must be about this issuer, and the URL as safe as the issuer's.
         """
-        url = (await self._metadata()).get(field)
+        url = (await self._fetch_metadata()).get(field)
         if not isinstance(url, str) or urlsplit(url).scheme not in {urlsplit(self._identifier).scheme, "https"}:
             raise IssuerError(f"the issuer's metadata names no {field} that is as safe as the issuer")
         return url
@@ -60,8 +60,9 @@ class Issuer:
             raise IssuerError("the issuer's answer is no JSON object")
         return body
 
-    async def _metadata(self) -> Json:
-        origin, path = _origin(self._identifier), urlsplit(self._identifier).path.rstrip("/")
+    async def _fetch_metadata(self) -> Json:
+        """Return the metadata from the first well-known place that has it. Raises IssuerError."""
+        origin, path = _get_origin(self._identifier), urlsplit(self._identifier).path.rstrip("/")
         places = [
             f"{origin}/.well-known/oauth-authorization-server{path}",
             f"{origin}/.well-known/openid-configuration{path}",
@@ -82,6 +83,6 @@ class _AbsentError(IssuerError):
     pass
 
 
-def _origin(url: str) -> str:
+def _get_origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"

@@ -38,12 +38,12 @@ class Lines:
         """Yield the lines that end in this piece."""
         begin, last = 0, data.rfind(b"\n")
         if last < 0:
-            self._add(data)
+            self._add_piece(data)
             return
         if self._size:
             begin = data.index(b"\n") + 1
-            self._add(data[: begin - 1])
-            line = self._take()
+            self._add_piece(data[: begin - 1])
+            line = self._take_line()
             if line.whole and self._mark.search(line.head) is None:
                 self.skipped += 1
             else:
@@ -52,17 +52,18 @@ class Lines:
             start = data.rfind(b"\n", begin, found.start()) + 1 or begin
             end = data.index(b"\n", found.end())
             self.skipped += data.count(b"\n", begin, start)
-            self._add(data[start:end])
-            yield self._take()
+            self._add_piece(data[start:end])
+            yield self._take_line()
             begin = end + 1
         self.skipped += data.count(b"\n", begin, last + 1)
-        self._add(data[last + 1 :])
+        self._add_piece(data[last + 1 :])
 
     def rest(self) -> Line | None:
         """Return the text after the last end of a line, once the stream has ended; None: there is none."""
-        return self._take() if self._size else None
+        return self._take_line() if self._size else None
 
-    def _add(self, piece: bytes) -> None:
+    def _add_piece(self, piece: bytes) -> None:
+        """Add to the open line; of an overlong one keep only the beginning and the end."""
         self._size += len(piece)
         if self._head is None:
             self._pieces.append(piece)
@@ -85,7 +86,7 @@ class Lines:
                 break
         return head, tail
 
-    def _take(self) -> Line:
+    def _take_line(self) -> Line:
         line = Line(b"".join(self._pieces)) if self._head is None else Line(self._head, self._tail, whole=False)
         self._pieces, self._size, self._head, self._tail = [], 0, None, b""
         return line

@@ -62,13 +62,13 @@ async def read_message(content: bytes) -> object:
 
     Texts of a result of a tool or a resource are whole.
     """
-    return await aside(partial(_read, content), content=content)
+    return await aside(partial(_parse_and_shorten, content), content=content)
 
 
-def _read(content: bytes) -> object:
+def _parse_and_shorten(content: bytes) -> object:
     message = strict_json.read(content, most_values=SERVICE_VALUES_LIMIT)
     if len(content) > TEXT_CHARS and not _has_content(message):
-        _shorten(message)
+        _shorten_texts(message)
     return message
 
 
@@ -77,8 +77,8 @@ def _has_content(message: object) -> bool:
     return isinstance(result, dict) and not _CONTENT.isdisjoint(result)
 
 
-def _shorten(message: object) -> None:
-    """Cut the texts of a message that are too long for any use. What they stand in is too large, still."""
+def _shorten_texts(message: object) -> None:
+    """Cut each text of a message to one character more than allowed, so that it still counts as too long."""
     waiting = [message]
     while waiting:
         value = waiting.pop()
@@ -136,11 +136,11 @@ class EventMessages:
                 if held.startswith(_BOM):
                     del held[: len(_BOM)]
             for block in _take_events(held, searched, self._noise):
-                content = await self._content(block)
+                content = await self._get_event_data(block)
                 if isinstance(content, UnreadError):
                     yield content
                 elif content:
-                    yield await self._message(content, len(block))
+                    yield await self._parse_message(content, len(block))
                 else:
                     self._noise.add(lines=1)
                 await turn.pause()
@@ -155,7 +155,7 @@ class EventMessages:
         if (excess := self._noise.excess or self._requests.excess) is not None:
             raise FloodError(excess)
 
-    async def _content(self, block: bytes) -> bytes | UnreadError:
+    async def _get_event_data(self, block: bytes) -> bytes | UnreadError:
         """Return the data of an event; b"": it has none, or its type is not `message`."""
         if block.count(b"\n") + block.count(b"\r") > LINES:
             return UnreadError(f"it has more than {LINES:,} lines")
@@ -175,7 +175,7 @@ class EventMessages:
             await turn.pause()
         return b"\n".join(data) if kind in (_MESSAGE, b"") else b""
 
-    async def _message(self, content: bytes, size_bytes: int) -> object:
+    async def _parse_message(self, content: bytes, size_bytes: int) -> object:
         """Return the message of an event of so many bytes, or an UnreadError in its place."""
         try:
             message = await read_message(content)
@@ -202,7 +202,7 @@ def is_request(message: object) -> TypeGuard[Json]:
 
 
 def check_id(answer: Json, request_id: RequestId) -> None:
-    """Raise UnreadError for an answer that is none to this request. An error may have no id."""
+    """Raise UnreadError for an answer with the id of another request; an error may have none."""
     found = answer.get("id")
     if found is None and "error" in answer:
         return

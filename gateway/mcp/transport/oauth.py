@@ -45,7 +45,7 @@ class OAuthTokenSource:
         """
         async with self._asking:
             if self._token is None or self._clock.monotonic() >= self._until_s:
-                self._token, life_s = await self._new()
+                self._token, life_s = await self._request_token()
                 self._until_s = self._clock.monotonic() + max(life_s - _MARGIN_S, life_s / 2)
             return self._token
 
@@ -54,7 +54,8 @@ class OAuthTokenSource:
         if token == self._token:
             self._token = None
 
-    async def _new(self) -> tuple[str, float]:
+    async def _request_token(self) -> tuple[str, float]:
+        """Return a token from the issuer, and its life in seconds. Raises IssuerError."""
         credentials = self._credentials
         form = {"grant_type": "client_credentials", "resource": self._resource}
         if credentials.scope:

@@ -54,7 +54,7 @@ class Requests:
             self._asked[coerce_request_id(known)] = _ServerRequest(size_bytes)
 
     def cancel(self, params: object) -> None:
-        """Give back what a request takes, whose server cancels it with these parameters. Its answer is not sent."""
+        """Release the room of a request that the server cancels; its answer is not sent."""
         known = as_request_id(params.get("requestId")) if isinstance(params, Mapping) else None
         if known is not None and (asked := self._asked.pop(coerce_request_id(known), None)) is not None:
             self._bytes -= asked.size_bytes

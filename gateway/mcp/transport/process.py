@@ -92,24 +92,24 @@ class ServerProcess:
                 ours.close()
                 raise
             try:
-                keeper = await _spawn(theirs)
+                keeper = await _spawn_shim(theirs)
             except BaseException:
                 control.close()
                 raise
         try:
-            control.write(_order(program))
+            control.write(_encode_order(program))
             told: dict[str, Any] = json.loads(await answers.readline() or b'{"error": "its keeper ended"}')
             if "error" in told:
-                raise StartError(_why_not(program, told))
+                raise StartError(_describe_start_failure(program, told))
         except BaseException:
             control.close()
-            await _to_its_end(asyncio.create_task(_drain_shim(keeper)))
+            await _wait_uncancelled(asyncio.create_task(_drain_shim(keeper)))
             raise
         secrets = sorted(
             (text for text in program.env.values() if len(text) >= _SHORTEST_SECRET), key=len, reverse=True
         )
         process = cls(keeper, control, told["pid"], secrets=secrets)
-        process._watching = asyncio.create_task(process._watch(answers))
+        process._watching = asyncio.create_task(process._watch_shim(answers))
         return process
 
     @property
@@ -124,15 +124,16 @@ class ServerProcess:
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
-        await _to_its_end(self._stopping)
+        await _wait_uncancelled(self._stopping)
 
     async def _stop(self) -> None:
+        """Close the input, then hang up on the shim, then kill the process group, with a wait after each."""
         self.stdin.close()
-        if not await self._over_within(_INPUT_S):
+        if not await self._wait_for_end(_INPUT_S):
             self.forced = True
             if not self._control.is_closing():
                 self._control.write_eof()
-            if not await self._over_within(_TERM_S + _KILL_S):
+            if not await self._wait_for_end(_TERM_S + _KILL_S):
                 self._kill()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._keeper.wait(), _KEEPER_S)
@@ -143,7 +144,8 @@ class ServerProcess:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, answers: asyncio.StreamReader) -> None:
+    async def _watch_shim(self, answers: asyncio.StreamReader) -> None:
+        """Wait for the exit code from the shim, and note that the server is over."""
         line = b""
         with suppress(OSError):
             line = await answers.readline()
@@ -153,7 +155,7 @@ class ServerProcess:
             self._kill()  # the shim was killed, so no other process would end the server
         self._over.set()
 
-    async def _over_within(self, limit_s: float) -> bool:
+    async def _wait_for_end(self, limit_s: float) -> bool:
         await until_set(self._over, limit_s)
         return self._over.is_set()
 
@@ -162,6 +164,7 @@ class ServerProcess:
             os.killpg(self._keeper.pid, signal.SIGKILL)
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        """Keep the last lines of standard error, until it ends."""
         lines = Lines(limit_bytes=_READ_BYTES)
         while data := await stream.read(_READ_BYTES):
             older, *last = _BLANK.sub(b"\n", data).rsplit(b"\n", STDERR_LINES + 1)
@@ -181,7 +184,8 @@ class ServerProcess:
             self._stderr.append(text[:STDERR_CHARS])
 
 
-async def _spawn(control: socket.socket) -> asyncio.subprocess.Process:
+async def _spawn_shim(control: socket.socket) -> asyncio.subprocess.Process:
+    """Start the shim with its control socket, in a session of its own."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-B", "-c", _BOOT, _HOME, str(control.fileno())),
         stdin=asyncio.subprocess.PIPE,
@@ -194,34 +198,35 @@ async def _spawn(control: socket.socket) -> asyncio.subprocess.Process:
     )
 
 
-def _environment(program: Program) -> dict[str, str]:
+def _build_environment(program: Program) -> dict[str, str]:
     return {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(program.env)
 
 
-def _order(program: Program) -> bytes:
+def _encode_order(program: Program) -> bytes:
     argv = (program.command, *program.args)
-    order = {"argv": argv, "environment": _environment(program), "cwd": program.cwd, "grace_s": _TERM_S}
+    order = {"argv": argv, "environment": _build_environment(program), "cwd": program.cwd, "grace_s": _TERM_S}
     return json.dumps(order).encode() + b"\n"
 
 
 def find_start_problem(program: Program) -> str | None:
     """Return why a program cannot be started, as far as that is visible without a start; None: no reason is visible."""
     if program.cwd is not None and not Path(program.cwd).is_dir():
-        return _why_not(program, {})
+        return _describe_start_failure(program, {})
     file: str | Path | None = Path(program.cwd or "", program.command)
     if "/" not in program.command:
-        file = shutil.which(program.command, path=_environment(program).get("PATH", os.defpath))
+        file = shutil.which(program.command, path=_build_environment(program).get("PATH", os.defpath))
     if file is None or not Path(file).exists():
-        return _why_not(program, {"errno": errno.ENOENT})
-    return None if os.access(file, os.X_OK) else _why_not(program, {"errno": errno.EACCES})
+        return _describe_start_failure(program, {"errno": errno.ENOENT})
+    return None if os.access(file, os.X_OK) else _describe_start_failure(program, {"errno": errno.EACCES})
 
 
-def _why_not(program: Program, told: Mapping[str, Any]) -> str:
+def _describe_start_failure(program: Program, told: Mapping[str, Any]) -> str:
+    """Return why the program could not be started, and how to mend that."""
     name, number = f"the program {program.command!r}", told.get("errno")
     if program.cwd is not None and not Path(program.cwd).is_dir():
         return f"the folder {program.cwd!r} of {name} is not there: make it, or correct `cwd`"
     if number == errno.ENOENT and "/" not in program.command:
-        path = _environment(program).get("PATH", os.defpath)
+        path = _build_environment(program).get("PATH", os.defpath)
         return f"{name} is not in PATH: install it, or give its absolute path as `command` (PATH is {path})"
     if number == errno.ENOENT and Path(program.cwd or "", program.command).exists():
         return f"{name} cannot be started: the interpreter that its first line names is not installed"
@@ -240,7 +245,7 @@ async def _drain_shim(keeper: asyncio.subprocess.Process) -> None:
         await asyncio.wait_for(keeper.communicate(), _TERM_S + _KILL_S)
 
 
-async def _to_its_end(task: asyncio.Task[None]) -> None:
+async def _wait_uncancelled(task: asyncio.Task[None]) -> None:
     """Wait for a task that must not be broken off; a cancel of the waiter takes effect afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

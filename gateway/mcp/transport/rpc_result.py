@@ -34,7 +34,7 @@ def get_result(answer: Json) -> Json:
     if "error" in answer:
         raise parse_error(answer)
     if not isinstance(result := answer["result"], dict):
-        raise unread(UnreadError("its result is no object"))
+        raise build_unread_error(UnreadError("its result is no object"))
     return result
 
 
@@ -43,11 +43,11 @@ def parse_error(answer: Json) -> MCPError:
     error = answer["error"]
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     if isinstance(code, bool) or not isinstance(code, int) or not isinstance(message, str):
-        return unread(UnreadError("its error has no code or no message"))
+        return build_unread_error(UnreadError("its error has no code or no message"))
     return MCPError(code=code, message=message, data=error.get("data"))
 
 
-def unread(error: UnreadError) -> MCPError:
+def build_unread_error(error: UnreadError) -> MCPError:
     """Return the error of a request whose answer is not read."""
     return MCPError(code=PARSE_ERROR, message=f"a message of the server is not read: {error}; {MAY_HAVE_RUN}")
 

@@ -52,7 +52,7 @@ class ServerMessages:
         *,
         task_status: TaskStatus[None],
     ) -> None:
-        """Run the handlers on what is taken, until `close`."""
+        """Handle the messages that were taken, until `close`."""
         self._intercept = on_notify_intercept
         await self._handling.run(on_request, on_notify, task_status=task_status)
 
@@ -83,11 +83,15 @@ class ServerMessages:
         self._heard.close()
 
     async def _handle_progress(self, params: Mapping[str, Any]) -> None:
-        token, progress, message = params.get("progressToken"), _number(params.get("progress")), params.get("message")
+        token, progress, message = (
+            params.get("progressToken"),
+            _parse_number(params.get("progress")),
+            params.get("message"),
+        )
         if (request_id := as_request_id(token)) is None or progress is None:
             return
         if (told := self._progress_of(coerce_request_id(request_id))) is not None:
-            await told(progress, _number(params.get("total")), message if isinstance(message, str) else None)
+            await told(progress, _parse_number(params.get("total")), message if isinstance(message, str) else None)
 
 
 class _Replies(ObjectSendStream[SessionMessage]):
@@ -106,5 +110,5 @@ class _Replies(ObjectSendStream[SessionMessage]):
         """Do nothing: each answer is a separate request."""
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

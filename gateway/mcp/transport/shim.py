@@ -26,6 +26,7 @@ _SURVIVED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
+    """Read the order from the control socket, and run the server that it describes."""
     descriptor = int(sys.argv[-1])
     # uvloop leaves copies of the server's streams open: their end would not be seen.
     os.closerange(3, descriptor)
@@ -35,25 +36,26 @@ def main() -> None:
         with gateway.makefile("rb") as orders:
             line = orders.readline()
         if line.endswith(b"\n"):
-            _keep(gateway, json.loads(line))
+            _run_server(gateway, json.loads(line))
 
 
-def _keep(gateway: socket.socket, order: dict[str, Any]) -> None:
+def _run_server(gateway: socket.socket, order: dict[str, Any]) -> None:
+    """Start the server, wait for its end, end all its processes, and report the exit code."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in _SURVIVED:
         signal.signal(number, _on_signal)  # a handler is not passed on to the server; "ignore" would be
     try:
         server = subprocess.Popen(order["argv"], env=order["environment"], cwd=order["cwd"])  # noqa: S603 (no shell)
     except (OSError, ValueError) as error:
-        _report(
+        _send_report(
             gateway, {"errno": getattr(error, "errno", None), "error": getattr(error, "strerror", None) or str(error)}
         )
         return
-    _let_go_of_its_streams()
-    _report(gateway, {"pid": server.pid})
+    _redirect_streams_to_devnull()
+    _send_report(gateway, {"pid": server.pid})
     codes = _watch(gateway, server.pid)
     codes |= family.end(grace_s=0.0 if server.pid in codes else order["grace_s"])
-    _report(gateway, {"code": codes.get(server.pid)})
+    _send_report(gateway, {"code": codes.get(server.pid)})
 
 
 def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
@@ -75,13 +77,13 @@ def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
     return codes
 
 
-def _let_go_of_its_streams() -> None:
+def _redirect_streams_to_devnull() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
 
 
-def _report(gateway: socket.socket, answer: dict[str, Any]) -> None:
+def _send_report(gateway: socket.socket, answer: dict[str, Any]) -> None:
     try:
         gateway.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:

@@ -50,7 +50,7 @@ class Starts:
 _STARTS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Starts]] = WeakKeyDictionary()
 
 
-def starts_of_worker() -> Starts:
+def get_worker_starts() -> Starts:
     """Return the starts of this worker, which has one event loop."""
     loop = asyncio.get_running_loop()
     if (starts := _STARTS.get(loop)) is None:

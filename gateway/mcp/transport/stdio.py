@@ -129,8 +129,8 @@ class StdioTransport:
         for stream in (to_session, read, write, from_session):
             self._streams.push_async_callback(stream.aclose)
         self._tasks = (
-            asyncio.create_task(self._read(process, to_session)),
-            asyncio.create_task(self._write(process, from_session, to_session)),
+            asyncio.create_task(self._read_output(process, to_session)),
+            asyncio.create_task(self._write_input(process, from_session, to_session)),
         )
         return read, AnswerCountingStream(write, self._requests)
 
@@ -154,14 +154,15 @@ class StdioTransport:
             with suppress(asyncio.CancelledError):
                 task.result()
 
-    async def _read(
+    async def _read_output(
         self, process: ServerProcess, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
+        """Deliver the server's output to the session; end the connection at a flood or at its end."""
         heard = True
         with to_session, suppress(OSError):
             while data := await process.stdout.read(_READ_BYTES):
                 if heard:
-                    heard = await self._deliver(data, to_session)
+                    heard = await self._deliver_lines(data, to_session)
                     if (excess := self._noise.excess or self._requests.excess) is not None:
                         self._report_lost(excess)
                         to_session.close()
@@ -170,7 +171,7 @@ class StdioTransport:
             if heard:
                 self._report_lost("it closed its standard output")
 
-    async def _deliver(self, data: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception]) -> bool:
+    async def _deliver_lines(self, data: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception]) -> bool:
         """Deliver the lines that end in this piece; return whether there is still a session.
 
         Without one the output is only emptied.
@@ -178,7 +179,7 @@ class StdioTransport:
         turn, skipped = TimeSlice(), self._lines.skipped
         self._noise.add(size_bytes=len(data))
         for line in self._lines.feed(data):
-            message = await self._message(line)
+            message = await self._parse_line(line)
             try:
                 if message is not None:
                     await to_session.send(message)
@@ -188,12 +189,13 @@ class StdioTransport:
         self._noise.add(lines=self._lines.skipped - skipped)
         return True
 
-    async def _write(
+    async def _write_input(
         self,
         process: ServerProcess,
         from_session: MemoryObjectReceiveStream[SessionMessage],
         to_session: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
+        """Write the session's messages to the server; end the connection if it stops reading."""
         # The session always gets the end of the stream: else calls would wait for their own limits.
         with to_session, from_session, suppress(*_CLOSED, OSError):
             async for outgoing in from_session:
@@ -201,7 +203,9 @@ class StdioTransport:
                     text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
                 except ValueError:  # half of a surrogate pair, say
                     if isinstance(outgoing.message, JSONRPCRequest):
-                        await to_session.send(_error(outgoing.message.id, "the call cannot be written as JSON"))
+                        await to_session.send(
+                            _build_error_answer(outgoing.message.id, "the call cannot be written as JSON")
+                        )
                     continue
                 if process.stdin.is_closing():  # where asyncio ignores a write, uvloop raises
                     return
@@ -219,7 +223,7 @@ class StdioTransport:
         if lost is not None:
             lost(why)
 
-    async def _message(self, line: Line) -> SessionMessage | None:
+    async def _parse_line(self, line: Line) -> SessionMessage | None:
         """Return the session's message for a line; None: it gets none."""
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
         too_many = line.whole and await in_turns(more_values(line.head, SERVICE_VALUES_LIMIT))
@@ -248,7 +252,7 @@ class StdioTransport:
         if answered is None:
             return None
         self._open.discard(answered)
-        return _error(answered, f"the answer {problem}; {MAY_HAVE_RUN}")
+        return _build_error_answer(answered, f"the answer {problem}; {MAY_HAVE_RUN}")
 
     def _note_sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest) and message.method != _LISTEN:
@@ -267,7 +271,9 @@ class StdioTransport:
         if meant is None:
             return message
         self._open.discard(meant)
-        return _error(meant, f"the answer has the id {json.dumps(message.id)}, and not {json.dumps(meant)}").message
+        return _build_error_answer(
+            meant, f"the answer has the id {json.dumps(message.id)}, and not {json.dumps(meant)}"
+        ).message
 
 
 def _find_call_id(line: Line, *, anywhere: bool) -> int | None:
@@ -303,6 +309,6 @@ def _find_loose_id(content: bytes) -> int | None:
     return next((int(value) for value in ids if len(value) <= _ID_DIGITS), None)
 
 
-def _error(request_id: RequestId, text: str) -> SessionMessage:
+def _build_error_answer(request_id: RequestId, text: str) -> SessionMessage:
     """Return an error that the session takes for the server's answer."""
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=text)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.contracts.storage.store import Json
-from gateway.mcp.server_text import sent_bytes
+from gateway.mcp.server_text import count_sent_bytes
 from gateway.mcp_server.finding.word_index import WordIndex, wanted_words
 from gateway.mcp_server.listing import ToolOffer
 from gateway.mcp_server.quotas.message_reader import SHORT
@@ -67,7 +67,7 @@ def search_tools(offers: Sequence[ToolOffer], index: WordIndex, arguments: Json,
     for offer in fitting[:limit]:
         shown = offer.get_definition(version=version, plain=plain)
         tool = {key: shown[key] for key in ("name", "description", "inputSchema")}
-        room_bytes -= sent_bytes(tool)
+        room_bytes -= count_sent_bytes(tool)
         if tools and room_bytes < 0:
             break
         tools.append(tool)

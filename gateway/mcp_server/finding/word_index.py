@@ -96,7 +96,7 @@ def split_words(text: str) -> list[str]:
             words += [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
         else:
             words.append(run.casefold())
-    return list(map(_sense, words))
+    return list(map(_get_synonym_group, words))
 
 
 def wanted_words(query: str) -> list[str]:
@@ -111,7 +111,7 @@ def _row(number: int, offer: ToolOffer) -> tuple[int, str, str]:
     return number, " ".join(names), " ".join(split_words(definition["description"][:DESCRIPTION_CHARS]))
 
 
-def _sense(word: str) -> str:
+def _get_synonym_group(word: str) -> str:
     return _SENSE_OF.get(word) or _SENSE_OF.get(word.removesuffix("s"), word)
 
 

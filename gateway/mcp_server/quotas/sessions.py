@@ -104,7 +104,7 @@ class SessionShares:
         self, key: tuple[str, str], scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
         """Let a session be opened. Raises GatewayError (overloaded)."""
-        self._tidy()
+        self._drop_ended_sessions()
         owner = self._owners.setdefault(key, _Owner())
         owner.opening += 1
         try:
@@ -161,7 +161,7 @@ class SessionShares:
         await self._app({**scope, "method": "DELETE", "headers": headers}, _receive_empty_body, _ignore)
         self._forget(session_id)
 
-    def _tidy(self) -> None:
+    def _drop_ended_sessions(self) -> None:
         """Forget sessions that have ended unused, once there are too many to be all alive."""
         if sum(len(owner.sessions) for owner in self._owners.values()) <= 2 * self._most:
             return

@@ -27,29 +27,29 @@ _NO_TOOL: Final[Json] = {
 }
 
 
-def with_short_ids(body: Json) -> Json:
+def shorten_call_ids(body: Json) -> Json:
     """Return the body of a request in which ids of calls are nine letters and digits: itself if all are."""
     return _change_messages(body, _shorten_ids)
 
 
-def with_signatures(body: Json) -> Json:
+def add_signatures(body: Json) -> Json:
     """Return the body of a request in which the first call of each answer has a signature: itself if all have one."""
     return _change_messages(body, _add_signature)
 
 
-def with_reasoning(body: Json) -> Json:
+def add_reasoning(body: Json) -> Json:
     """Return the body of a request in which each answer has `reasoning_content`: itself if all have it."""
     return _change_messages(body, _add_reasoning)
 
 
-def beside_tools(body: Json) -> Json:
+def declare_missing_tool(body: Json) -> Json:
     """Return the body of a request that declares a tool if it has calls: itself if it has one, or no calls."""
-    if body.get("tools") or not any(one.get("role") == "tool" or _get_calls(one) for one in _messages(body)):
+    if body.get("tools") or not any(one.get("role") == "tool" or _get_calls(one) for one in _iterate_messages(body)):
         return body
     return {**body, "tools": [_NO_TOOL]}
 
 
-def named_tool_only(body: Json) -> Json:
+def keep_named_tool(body: Json) -> Json:
     """Return the body of a request whose choice names a function with that function alone, required."""
     choice = body.get("tool_choice")
     named = choice.get("function") if isinstance(choice, dict) else None
@@ -60,13 +60,13 @@ def named_tool_only(body: Json) -> Json:
 
 
 def _change_messages(body: Json, change: Callable[[Json], Json]) -> Json:
-    messages = list(_messages(body))
+    messages = list(_iterate_messages(body))
     changed = [change(message) for message in messages]
     is_same = all(old is new for old, new in zip(messages, changed, strict=True))
     return body if is_same else {**body, "messages": changed}
 
 
-def _messages(body: Json) -> Iterator[Json]:
+def _iterate_messages(body: Json) -> Iterator[Json]:
     return iter(body.get("messages") or ())
 
 
@@ -80,24 +80,26 @@ def _find_name(tool: object) -> object:
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _short(call_id: object) -> object:
+def _shorten_id(call_id: object) -> object:
     if not isinstance(call_id, str) or _SHORT_ID.fullmatch(call_id):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:_SHORT_CHARS]
 
 
 def _shorten_ids(message: Json) -> Json:
+    """Return a message with short call ids; the same object if nothing changes."""
     call_id = message.get("tool_call_id")
-    if (short := _short(call_id)) != call_id:
+    if (short := _shorten_id(call_id)) != call_id:
         message = {**message, "tool_call_id": short}
     calls = _get_calls(message)
-    if all(not isinstance(call, dict) or _short(call.get("id")) == call.get("id") for call in calls):
+    if all(not isinstance(call, dict) or _shorten_id(call.get("id")) == call.get("id") for call in calls):
         return message
-    shortened = [{**call, "id": _short(call.get("id"))} if isinstance(call, dict) else call for call in calls]
+    shortened = [{**call, "id": _shorten_id(call.get("id"))} if isinstance(call, dict) else call for call in calls]
     return {**message, "tool_calls": shortened}
 
 
 def _add_signature(message: Json) -> Json:
+    """Return a message whose first call has a thought signature; the same object if it has one."""
     calls = _get_calls(message)
     if not calls or not isinstance(calls[0], dict) or "thought_signature" in str(calls[0].get("extra_content")):
         return message

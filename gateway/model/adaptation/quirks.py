@@ -15,15 +15,15 @@ from typing import Final, TypeAlias
 from gateway.contracts.caller import Caller
 from gateway.contracts.quirks import QUIRKS, QuirkName
 from gateway.contracts.storage.store import Json
-from gateway.dialects.merged_messages import SYSTEM_ROLES, join, join_neighbours, lead_with_one
+from gateway.dialects.merged_messages import SYSTEM_ROLES, join, join_neighbours, merge_leading_system
 from gateway.model.adaptation.earlier_calls import (
-    beside_tools,
-    named_tool_only,
-    with_reasoning,
-    with_short_ids,
-    with_signatures,
+    add_reasoning,
+    add_signatures,
+    declare_missing_tool,
+    keep_named_tool,
+    shorten_call_ids,
 )
-from gateway.model.adaptation.tool_names import get_functions, plain_names
+from gateway.model.adaptation.tool_names import get_functions, use_plain_names
 
 #: The quirks of one model at one endpoint.
 Quirks: TypeAlias = frozenset[QuirkName]
@@ -109,14 +109,14 @@ class LearntQuirks:
                 found[asked.model] = found.get(asked.model, NONE) | quirks
         return {model: sort_quirks(quirks) for model, quirks in found.items()}
 
-    def of_model(self, upstream: str, model: str, *, whose: tuple[str, str]) -> Quirks:
+    def list_model_quirks(self, upstream: str, model: str, *, whose: tuple[str, str]) -> Quirks:
         """Return what was learnt of a model at any endpoint of an upstream, for requests of a key."""
         wanted = (upstream, model, whose)
         learnt = self._learnt.items()
         return NONE.union(*(found for one, found in learnt if (one.upstream, one.model, one.whose) == wanted))
 
 
-def key_identity(caller: Caller) -> tuple[str, str]:
+def get_key_identity(caller: Caller) -> tuple[str, str]:
     """Return the tenant and the name of the key of a caller."""
     return caller.tenant, caller.name
 
@@ -136,9 +136,9 @@ def find_quirk(quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Qu
     return None
 
 
-def adapted_request(body: Json, quirks: Quirks) -> Json:
+def adapt_request(body: Json, quirks: Quirks) -> Json:
     """Return the body of a request for a model: a stream with usage, without what its quirks name."""
-    messages = lead_with_one(body["messages"]) if body.get("messages") else None
+    messages = merge_leading_system(body["messages"]) if body.get("messages") else None
     if messages is not None and messages is not body["messages"]:
         body = {**body, "messages": messages}
     body = {**body, "stream": True, "stream_options": {"include_usage": True}}
@@ -149,7 +149,7 @@ def adapted_request(body: Json, quirks: Quirks) -> Json:
     return body
 
 
-def _roles(body: Json) -> list[object]:
+def _list_roles(body: Json) -> list[object]:
     return [message.get("role") for message in body.get("messages") or ()]
 
 
@@ -161,35 +161,37 @@ def _drop_fields(*names: str) -> Callable[[Json], Json]:
     return lambda body: {key: value for key, value in body.items() if key not in names}
 
 
-def _with_messages(change: Callable[[list[Json]], list[Json]]) -> Callable[[Json], Json]:
+def _build_messages_change(change: Callable[[list[Json]], list[Json]]) -> Callable[[Json], Json]:
     return lambda body: {**body, "messages": change(body["messages"])} if body.get("messages") else body
 
 
-def _leave_stream_out(body: Json) -> Json:
+def _disable_streaming(body: Json) -> Json:
     return {**{key: value for key, value in body.items() if key != "stream_options"}, "stream": False}
 
 
 def _breaks_turns(body: Json) -> bool:
     messages = body.get("messages") or []
-    return len(join_neighbours(messages)) < len(messages) or _has_later_system(body) or "developer" in _roles(body)
+    return len(join_neighbours(messages)) < len(messages) or _has_later_system(body) or "developer" in _list_roles(body)
 
 
 def _has_later_system(body: Json) -> bool:
-    return any(role in SYSTEM_ROLES for role in _roles(body)[1:])
+    return any(role in SYSTEM_ROLES for role in _list_roles(body)[1:])
 
 
-def _lead_with_all(messages: list[Json]) -> list[Json]:
+def _merge_system_messages(messages: list[Json]) -> list[Json]:
     """Return messages with all system messages at the beginning, as one."""
     system = [message for message in messages if message.get("role") in SYSTEM_ROLES]
-    return lead_with_one([*system, *(message for message in messages if message.get("role") not in SYSTEM_ROLES)])
+    return merge_leading_system(
+        [*system, *(message for message in messages if message.get("role") not in SYSTEM_ROLES)]
+    )
 
 
-def _take_turns(messages: list[Json]) -> list[Json]:
+def _merge_into_turns(messages: list[Json]) -> list[Json]:
     """Return messages of the user and of the model in turn, behind one system message."""
-    return join_neighbours(_say_as_system(_lead_with_all(messages)))
+    return join_neighbours(_convert_developer_to_system(_merge_system_messages(messages)))
 
 
-def _say_as_user(messages: list[Json]) -> list[Json]:
+def _convert_system_to_user(messages: list[Json]) -> list[Json]:
     """Return messages whose system messages are the user's, the first ones a part of the first that is."""
     said = [{**one, "role": "user"} if one.get("role") in SYSTEM_ROLES else one for one in messages]
     if len(said) > 1 and messages[0].get("role") in SYSTEM_ROLES and said[1].get("role") == "user":
@@ -197,11 +199,11 @@ def _say_as_user(messages: list[Json]) -> list[Json]:
     return said
 
 
-def _say_as_system(messages: list[Json]) -> list[Json]:
+def _convert_developer_to_system(messages: list[Json]) -> list[Json]:
     return [{**one, "role": "system"} if one.get("role") == "developer" else one for one in messages]
 
 
-def _leave_reasoning_out(messages: list[Json]) -> list[Json]:
+def _drop_reasoning(messages: list[Json]) -> list[Json]:
     return [{name: value for name, value in one.items() if name not in _REASONING} for one in messages]
 
 
@@ -210,7 +212,7 @@ def _has_reasoning(body: Json) -> bool:
 
 
 def _rename_field(old: str, new: str) -> Callable[[Json], Json]:
-    """Return what gives a field another name, in place of one that has it."""
+    """Return a function that renames a field of a body, replacing one with the new name."""
 
     def rename(body: Json) -> Json:
         if old not in body:
@@ -224,7 +226,8 @@ def _build_change_check(change: Callable[[Json], Json]) -> Callable[[Json], bool
     return lambda body: change(body) is not body
 
 
-def _leave_strict_out(body: Json) -> Json:
+def _drop_strict(body: Json) -> Json:
+    """Return a body whose functions have no `strict`."""
     if not body.get("tools"):
         return body
     tools = []
@@ -267,24 +270,24 @@ _QUIRKS: Final = (
         "no_stream",
         lambda _: True,
         _compile_pattern(_NO_STREAM),
-        _leave_stream_out,
+        _disable_streaming,
     ),
     _Quirk(
         "no_developer_role",
-        lambda body: "developer" in _roles(body),
+        lambda body: "developer" in _list_roles(body),
         _compile_pattern(rb"developer"),
-        _with_messages(_say_as_system),
+        _build_messages_change(_convert_developer_to_system),
         _TEMPLATE,
     ),
     _Quirk(
         "no_system_role",
-        lambda body: not SYSTEM_ROLES.isdisjoint(_roles(body)),
+        lambda body: not SYSTEM_ROLES.isdisjoint(_list_roles(body)),
         _compile_pattern(
             rb"(?:system|developer) (?:role|message|prompt|instruction)s?[^.\n]{0,20} not (?:supported|enabled)"
             rb"|(?:not|n't) support[^.\n]{0,30}(?:system|developer)[^.\n]{0,12} (?:role|message|prompt|instruction)"
             rb"|role'? does not support '(?:system|developer)'"
         ),
-        _with_messages(_say_as_user),
+        _build_messages_change(_convert_system_to_user),
         _TEMPLATE,
     ),
     _Quirk(
@@ -295,52 +298,52 @@ _QUIRKS: Final = (
             rb"|(?:multiple|several|more than one|only one|two|single) (?:'|\")?system"
             rb"|(?:unexpected|invalid)[^.\n]{0,40}['\"`]?system['\"`]?"
         ),
-        _with_messages(_lead_with_all),
+        _build_messages_change(_merge_system_messages),
         _TEMPLATE,
     ),
     _Quirk(
         "alternating_roles",
         _breaks_turns,
         _compile_pattern(rb"alternat|consecutive|roles? in a row|(?:unexpected|expected)[^.\n]{0,40}role"),
-        _with_messages(_take_turns),
+        _build_messages_change(_merge_into_turns),
         _TEMPLATE,
     ),
     _Quirk(
         "reasoning_back",
-        _build_change_check(with_reasoning),
+        _build_change_check(add_reasoning),
         _compile_pattern(_LACKS_REASONING),
-        with_reasoning,
+        add_reasoning,
     ),
     _Quirk(
         "no_reasoning",
         _has_reasoning,
         _compile_pattern(rb"(?s)\A(?!.*(?:%b)).*reasoning" % _LACKS_REASONING),
-        _with_messages(_leave_reasoning_out),
+        _build_messages_change(_drop_reasoning),
     ),
     _Quirk(
         "thought_signatures",
-        _build_change_check(with_signatures),
+        _build_change_check(add_signatures),
         _compile_pattern(rb"thought_?signature"),
-        with_signatures,
+        add_signatures,
     ),
     _Quirk(
         "short_call_ids",
-        _build_change_check(with_short_ids),
+        _build_change_check(shorten_call_ids),
         _compile_pattern(rb"tool.?call.?id[^\n]{0,200}length of 9"),
-        with_short_ids,
+        shorten_call_ids,
         _TEMPLATE,
     ),
     _Quirk(
         "tools_for_calls",
-        _build_change_check(beside_tools),
+        _build_change_check(declare_missing_tool),
         _compile_pattern(rb"without `?tools=?`?|toolConfig field must be defined|expects the `?tools=?`? param"),
-        beside_tools,
+        declare_missing_tool,
     ),
     _Quirk(
         "no_named_tool_choice",
-        _build_change_check(named_tool_only),
+        _build_change_check(keep_named_tool),
         _compile_pattern(rb"tool_choice[^\n]{0,80}(?:type|string|object|must be|expected|supported|one of)"),
-        named_tool_only,
+        keep_named_tool,
     ),
     _Quirk(
         "no_parallel_tool_calls",
@@ -352,14 +355,14 @@ _QUIRKS: Final = (
         "no_strict_tools",
         lambda body: any("strict" in function for function in get_functions(body)),
         _compile_pattern(rb"\bstrict\b"),
-        _leave_strict_out,
+        _drop_strict,
     ),
     _Quirk(
         "plain_tool_names",
-        _build_change_check(plain_names),
+        _build_change_check(use_plain_names),
         _compile_pattern(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
-        plain_names,
+        use_plain_names,
     ),
     # A server that implements no streams refuses them in any words.
-    _Quirk("no_stream", lambda _: True, _compile_pattern(_STREAM), _leave_stream_out, (HTTPStatus.NOT_IMPLEMENTED,)),
+    _Quirk("no_stream", lambda _: True, _compile_pattern(_STREAM), _disable_streaming, (HTTPStatus.NOT_IMPLEMENTED,)),
 )

@@ -12,7 +12,7 @@ _OTHER: Final = re.compile(r"[^0-9A-Za-z_-]")
 _KEPT_CHARS: Final = 55
 
 
-def plain_name(name: str) -> str:
+def build_plain_name(name: str) -> str:
     """Return a name that every server takes: it stays, or ends in eight hex digits of its hash."""
     if _PLAIN.fullmatch(name):
         return name
@@ -20,9 +20,9 @@ def plain_name(name: str) -> str:
     return f"{_OTHER.sub('_', name)[:_KEPT_CHARS]}_{digits}" if name[:1].isalpha() else f"t_{digits}"
 
 
-def plain_names(body: Json) -> Json:
-    """Return the body of a request in which tools have such names, wherever they are named: itself if all do."""
-    names = {name: short for name in _names(body) if (short := plain_name(name)) != name}
+def use_plain_names(body: Json) -> Json:
+    """Return the body with tool names that every server takes, in all places; itself if all are."""
+    names = {name: short for name in _list_tool_names(body) if (short := build_plain_name(name)) != name}
     if not names:
         return body
     changed = {**body, "tools": [_rename_function(tool, names) for tool in body.get("tools") or ()]}
@@ -41,7 +41,7 @@ def plain_names(body: Json) -> Json:
 
 def restore_tool_names(emit: Emit, body: Json) -> Emit:
     """Return an emitter that gives the tools of a model's calls their own names again."""
-    names = {plain_name(name): name for name in _names(body)}
+    names = {build_plain_name(name): name for name in _list_tool_names(body)}
 
     def restore(chunk: Chunk) -> Pause | None:
         if isinstance(chunk, str) or not chunk.get("choices"):
@@ -64,7 +64,7 @@ def get_functions(body: Json) -> list[Json]:
     return [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
 
 
-def _names(body: Json) -> list[str]:
+def _list_tool_names(body: Json) -> list[str]:
     return [one["name"] for one in get_functions(body) if isinstance(one.get("name"), str)]
 
 

@@ -22,7 +22,7 @@ _SIGNED: Final = re.compile(r"%[-+ ]?G|signature")
 
 
 def _names(text: str) -> frozenset[str]:
-    """Long options of git: none of them is common to all commands."""
+    """Return the long options in a text. No option of git is common to all commands."""
     return options(text)
 
 

@@ -146,7 +146,7 @@ class QueryWalk:
         """Return whether there was a query at all."""
         return self._frames[0].queried
 
-    def _near(self, offset: int) -> Token:
+    def _peek(self, offset: int) -> Token:
         index = self._index + offset
         return self._tokens[index] if 0 <= index < self._count else _END
 
@@ -173,7 +173,7 @@ class QueryWalk:
     def _string(self) -> None:
         if self._frames[-1].clause == "from" and self._before_table():
             raise QueryDoubt("file_as_table", "It reads from a quoted text, which some databases open as a file.")
-        previous = self._near(-1).kind
+        previous = self._peek(-1).kind
         if self._state == _State.OPERAND and previous in ("word", "name", "string"):
             return  # DATE '2024-01-01', N'x', 'a' 'b'
         self._operand(after_operand=previous == "punct")
@@ -222,7 +222,7 @@ class QueryWalk:
             self._operand(after_operand=not opens or lists or text in TYPES)
 
     def _table(self, text: str, *, qualified: bool) -> None:
-        whole = f"{self._near(-2).text.lower()}.{text}" if qualified else text
+        whole = f"{self._peek(-2).text.lower()}.{text}" if qualified else text
         if text in LISTING or (text.startswith("pragma_") and text not in FUNCTIONS):
             raise QueryDoubt("file_as_table", f"{_format_excerpt(text)} is no table: reading it does something.")
         if whole in SENSITIVE or (qualified and text in SENSITIVE):
@@ -243,7 +243,7 @@ class QueryWalk:
             raise QueryDoubt("function", "NEXTVAL advances a sequence.")
         if text in FUNCTIONS or (self._frames[-1].clause == "from" and self._frames[-1].queried):
             return
-        owner = self._near(-2)
+        owner = self._peek(-2)
         value = owner.text in (")", "]") if owner.kind == "punct" else owner.kind == "param" and owner.text[0] != "@"
         if ACTING.match(text) or (value and text not in FIELDS):
             raise QueryDoubt(
@@ -253,8 +253,8 @@ class QueryWalk:
     # Calls.
 
     def _call(self, text: str, *, quoted: bool, qualified: bool) -> None:
-        known = not quoted and is_known_call(text, self._near(2), self._near(3))
-        in_catalogue = self._near(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
+        known = not quoted and is_known_call(text, self._peek(2), self._peek(3))
+        in_catalogue = self._peek(-2).text.lower() == "pg_catalog" and not self._is(-3, ".")
         if not known or (qualified and not in_catalogue):
             raise QueryDoubt(
                 "function", f"{_format_excerpt(text)} is called and is not on the list of harmless functions."
@@ -271,7 +271,7 @@ class QueryWalk:
         if not (after_with or after_subquery):
             return False
         offset = 2
-        while self._near(offset).kind in ("word", "name") or self._is(offset, ","):
+        while self._peek(offset).kind in ("word", "name") or self._is(offset, ","):
             offset += 1
         if not self._is(offset, ")"):
             return False
@@ -338,7 +338,7 @@ class QueryWalk:
             self.marks.add("lock")
         if self._state == _State.OPEN:
             return
-        following = self._near(1)
+        following = self._peek(1)
         followed = following.kind in ("word", "name", "number", "string", "param", "error")
         if text in ONE_WORD or (text in SEVERAL_WORDS and followed and following.text not in CONNECTING):
             raise QueryDoubt("statement", f"{text.upper()} may begin a second statement.")
@@ -394,7 +394,7 @@ class QueryWalk:
             frame.clause = "from" if frame.clause == "on" else frame.clause
             self._state = _State.OPEN
         elif text == ".":
-            if self._near(-1).kind in ("number", "string", "op") or self._is(-1, "(", ",", "["):
+            if self._peek(-1).kind in ("number", "string", "op") or self._is(-1, "(", ",", "["):
                 self._break("a dot that belongs to no name")
             self._state = _State(max(self._state, _State.OPERAND))
         else:
@@ -403,7 +403,7 @@ class QueryWalk:
     def _open(self, bracket: str) -> None:
         if len(self._frames) > MAX_DEPTH:
             raise QueryDoubt("too_deep", f"Parentheses are nested more than {MAX_DEPTH} deep.")
-        previous = self._near(-1)
+        previous = self._peek(-1)
         named = previous.kind == "name" or (
             previous.kind == "word" and previous.text not in CONNECTING and previous.text not in self._connecting
         )
@@ -423,7 +423,7 @@ class QueryWalk:
             self._break("a closing parenthesis too many")
             return
         self._frames.pop()
-        if bracket == ")" and _is_unfinished(self._near(-1)) and not self._is(-2, "("):  # id(+)
+        if bracket == ")" and _is_unfinished(self._peek(-1)) and not self._is(-2, "("):  # id(+)
             self._break("no end before a parenthesis")
         outer = self._frames[-1]
         if frame.queried and frame.bracket == "(" and outer.bracket in ("", "(") and not outer.clause:

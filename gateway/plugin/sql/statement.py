@@ -70,7 +70,7 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
 
 def uninterruptible(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
-    if expands_too_far([_as_it_is_cut(token) for token in tokens]):
+    if expands_too_far([_truncate_name(token) for token in tokens]):
         return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
     if tokens.count(Token("word", "join")) > _MOST_JOINS:
         return f"It joins more than {_MOST_JOINS} tables: PostgreSQL cannot interrupt the planning of so many."
@@ -95,7 +95,7 @@ def takes_lists(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str 
     return found and _PRODUCT.format(found)
 
 
-def _as_it_is_cut(token: Token) -> Token:
+def _truncate_name(token: Token) -> Token:
     """Return a long name as every one that PostgreSQL may cut to the same: at 63 bytes, of one to four a letter."""
     if token.kind not in ("word", "name") or len(token.text) <= _NAME_BYTES // 4:
         return token

@@ -87,7 +87,7 @@ def _harden(reading: ClassifiedCommand, folder: str) -> None:
         _judge_walk(reading, paths, folder)
     if walks or (listed.grammar == "git" and "grep" in use.options):
         judge_search(reading, everywhere=any(not remove_dot_segments(word.text) for word in paths))
-    if name == "seq" and any(_counts_far(word.text) for word in use.operands):
+    if name == "seq" and any(_exceeds_number_limit(word.text) for word in use.operands):
         raise Objection("large_output", "seq would print too many numbers.")
 
 
@@ -197,7 +197,7 @@ def _judge_walk(reading: ClassifiedCommand, paths: tuple[Word, ...], folder: str
         raise Objection("large_output", f"{name} would print the whole machine.")
     if listed.names:
         return
-    if any(_is_wide(place) for place in places):
+    if any(_is_wide_folder(place) for place in places):
         raise Objection("sensitive_path", f"{name} would read all files below {places[0]!r}.")
     if any(".git" in remove_dot_segments(place.lower()) for place in places):
         raise Objection("sensitive_path", f"{name} would read the settings and the history of a repository.")
@@ -210,7 +210,7 @@ def _is_root(place: str) -> bool:
     return not parts and place.count("..") >= _FAR_UP
 
 
-def _is_wide(place: str) -> bool:
+def _is_wide_folder(place: str) -> bool:
     parts = remove_dot_segments(place.lower())
     if place.startswith("~"):
         return len(parts) <= 1
@@ -235,5 +235,5 @@ def _spelled_out(word: Word) -> str:
     return _HERE.sub(".", _HOME.sub("~", word.text, count=1), count=1)
 
 
-def _counts_far(text: str) -> bool:
+def _exceeds_number_limit(text: str) -> bool:
     return len(text) > len(str(_MOST_NUMBERS)) or abs(float(text)) > _MOST_NUMBERS

@@ -154,7 +154,7 @@ class HttpAssessor:
         self._parameters(query)
         if self._hardened:
             self._judge_embedded_urls("", query)
-            _carries("", query)
+            _raise_if_credentials("", query)
 
     # What needs approval only under the hardened profile.
 
@@ -169,7 +169,7 @@ class HttpAssessor:
         if url.target_chars > _MAX_TARGET_CHARS and not vouched:
             raise _Doubt("long_target", "Its path and query are long enough to carry a conversation away.")
         self._judge_embedded_urls(url.path, url.query)
-        _carries(url.path, url.query)
+        _raise_if_credentials(url.path, url.query)
 
     def _judge_embedded_urls(self, path: str, query: tuple[tuple[str, str], ...]) -> None:
         """Raise _Doubt for a URL inside the URL: the server may redirect to it, or fetch it."""
@@ -183,7 +183,7 @@ class HttpAssessor:
                     raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
 
 
-def _carries(path: str, query: tuple[tuple[str, str], ...]) -> None:
+def _raise_if_credentials(path: str, query: tuple[tuple[str, str], ...]) -> None:
     """Raise _Doubt for a credential in a URL, because every log on the way stores it."""
     if is_secret_value(unquote(path)) or any(names_credential(name) or is_secret_value(value) for name, value in query):
         raise _Doubt("credentials", "The URL carries credentials.")

@@ -105,7 +105,7 @@ def find_calls(
             while call is not None and found < CALLS_LIMIT:
                 found += 1
                 yield call
-                call = _also(verb, call, message, folded, index, starting)
+                call = _find_next_call(verb, call, message, folded, index, starting)
 
 
 def _call(
@@ -132,7 +132,7 @@ def _call(
     return None
 
 
-def _also(
+def _find_next_call(
     verb: re.Match[str],
     call: CallMention,
     message: str,

@@ -119,8 +119,8 @@ class PromptEnhancer:
                     "No system prompt has this id; GET /v1/system-prompts lists those there are.",
                     param="x-context-prompt",
                 )
-        fitted = self._fit(self._part(exchange, base), notes=exchange.notes, body=exchange.body)
-        self._account(fitted)
+        fitted = self._fit_prompt(self._part(exchange, base), notes=exchange.notes, body=exchange.body)
+        self._record_prompt_size(fitted)
         if not fitted.text:
             return await call_next(exchange)
         return await call_next(replace(exchange, body=with_system(exchange.body, fitted.text)))
@@ -135,7 +135,7 @@ class PromptEnhancer:
             return None
         plain = Exchange(id="", body={"messages": []}, caller=_NOBODY, chain="", prompt=prompt_id)
         part = self._part(plain, base)
-        fitted = self._fit(part, notes=(), body=plain.body)
+        fitted = self._fit_prompt(part, notes=(), body=plain.body)
         age_s = self._host.clock.monotonic() - part.made_s
         max_age_s, tokens = max(0.0, self._config.cache_ttl - age_s), estimated_tokens(fitted.size_bytes)
         return EnhancedPrompt(fitted.text, max_age_s, fitted.omitted, tokens)
@@ -204,7 +204,7 @@ class PromptEnhancer:
         made_s = self._host.clock.monotonic()
         return PromptPart(before, tools, after, text, count_utf8_bytes(text), count_utf8_bytes(listed), made_s)
 
-    def _fit(self, part: PromptPart, *, notes: Sequence[str], body: Json) -> FittedPrompt:
+    def _fit_prompt(self, part: PromptPart, *, notes: Sequence[str], body: Json) -> FittedPrompt:
         text, size_bytes = part.text, part.size_bytes
         if notes:
             text = _join_texts((text, *notes))
@@ -219,7 +219,7 @@ class PromptEnhancer:
             text, count_utf8_bytes(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted
         )
 
-    def _account(self, fitted: FittedPrompt) -> None:
+    def _record_prompt_size(self, fitted: FittedPrompt) -> None:
         self._host.counters.observe("prompt_tokens", estimated_tokens(fitted.size_bytes))
         if not fitted.truncated:
             return

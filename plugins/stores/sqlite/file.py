@@ -135,7 +135,7 @@ def _create(place: str, *, migrations: Sequence[Migration]) -> None:
         raise SqliteError(
             f"the store {place!r} is gone, but its {place + '-wal'!r} is there: put both back, or move that away"
         )
-    with _draft(place) as draft:
+    with _make_draft_file(place) as draft:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
             _fill(connection, migrations)
@@ -145,7 +145,7 @@ def _create(place: str, *, migrations: Sequence[Migration]) -> None:
 
 
 @contextmanager
-def _draft(place: str) -> Iterator[str]:
+def _make_draft_file(place: str) -> Iterator[str]:
     """Yield a file of mode 0600 beside the store, and delete it afterwards unless it was renamed."""
     descriptor, draft = tempfile.mkstemp(prefix=f"{Path(place).name}.new-", dir=Path(place).absolute().parent)
     os.close(descriptor)
@@ -209,7 +209,7 @@ def end_log(connection: sqlite3.Connection) -> None:
 
 
 def _copy(place: str, name: str) -> None:
-    with _draft(place) as draft:
+    with _make_draft_file(place) as draft:
         with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
             end_log(target)

@@ -129,12 +129,12 @@ class SqliteWatch:
         Raises SqliteError if the files are not the opened ones, or cannot be looked at.
         """
         try:
-            return self._look_at_files()
+            return self._stat_files()
         except OSError as error:
             place = str(self._database)
             raise SqliteError(f"the store {place!r} takes nothing: its files cannot be read now: {error}") from None
 
-    def _look_at_files(self) -> _Look:
+    def _stat_files(self) -> _Look:
         seen = self._seen  # first: a thread that writes goes on seeing more meanwhile
         sizes = []
         for file, device, inode in self._files:

@@ -155,9 +155,9 @@ def append_answer(
 def delete(
     connection: sqlite3.Connection, statements: tuple[str, str, str], *, tenant: str, row_id: str
 ) -> bool | None:
-    """Delete a step of the rows that belong to a row, and with the last of them the row itself.
+    """Delete one batch of the child rows of a row, and the row itself after the last batch.
 
-    Return whether there was one; None: there are more steps.
+    Return whether the row existed, or None while more batches remain.
     """
     find, delete_parts, delete_row = statements
     found = connection.execute(find, (tenant, row_id)).fetchone()

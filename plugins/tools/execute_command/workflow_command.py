@@ -69,13 +69,13 @@ class _Reader:
     def read(self, text: str) -> None:
         for index, character in enumerate(text):
             if self.nested is None and self.place in ("outside", "double") and not self.escaped:
-                self.nested = self._opener(text, index)
+                self.nested = self._match_opener(text, index)
             self.behind_dollar = character == "$" and self.place == "outside" and not self.escaped
             self._step(character)
             self._last = character
             self._last_mark = self._last_mark if character in " \t" else character
 
-    def _opener(self, text: str, index: int) -> str | None:
+    def _match_opener(self, text: str, index: int) -> str | None:
         outside_only = ("<<", "((", "$'", '$"')
         found = next((opener for opener in _OPENERS if text.startswith(opener, index)), None)
         return None if found in outside_only and self.place == "double" else found
@@ -93,9 +93,9 @@ class _Reader:
         elif self.place == "double":
             self.place = "outside" if character == '"' else "double"
         else:
-            self._outside(character)
+            self._read_unquoted(character)
 
-    def _outside(self, character: str) -> None:
+    def _read_unquoted(self, character: str) -> None:
         if character == "'":
             self.place = "single"
         elif character == '"':

@@ -167,7 +167,7 @@ class Postgres:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
     async def doubt(self, statement: Statement) -> EngineDoubt | None:
-        async with self._look() as looking:
+        async with self._borrow_probe() as looking:
             with _failures():
                 try:
                     async with looking.begin_look() as connection:
@@ -193,7 +193,7 @@ class Postgres:
             await end(looking.connection)
 
     @asynccontextmanager
-    async def _look(self) -> AsyncIterator[_ProbeConnection]:
+    async def _borrow_probe(self) -> AsyncIterator[_ProbeConnection]:
         """Yield the connection that looks, for one look at a time. If a look is cut short, the connection is closed."""
         async with self._looks:
             looking, self._looking = self._looking, None

@@ -193,10 +193,10 @@ class Catalogue:
         if doubt is None and relations:
             doubt = await self._find_relations_doubt(facts, frozenset(relations), explains=explains)
         if doubt is None and "-" in sql:
-            doubt = await self._of_lists(sql, every)
+            doubt = await self._find_list_doubt(sql, every)
         return doubt
 
-    async def _of_lists(self, sql: str, every: Sequence[str]) -> EngineDoubt | None:
+    async def _find_list_doubt(self, sql: str, every: Sequence[str]) -> EngineDoubt | None:
         """Return the doubt about `data - tags`, where `tags` is a column of any length."""
         stored = frozenset(name.lower() for (name,) in await self._fetch(_LISTS, every, sql))
         if not stored:

@@ -59,7 +59,7 @@ class Config(ToolConfig):
 
     @field_validator("roots")
     @classmethod
-    def _is_some(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
+    def _require_root(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
         if not roots:
             raise ValueError("expected at least one folder")
         return roots

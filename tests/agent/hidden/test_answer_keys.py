@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent.hidden.answer_keys import AnswerKeys, Scope, build_answer_keys, issued_keys
+from gateway.agent.hidden.answer_keys import AnswerKeys, Scope, build_answer_keys, build_issued_keys
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.store import Json
@@ -115,15 +115,15 @@ def test_approval_and_response_ids_are_answer_keys() -> None:
     answers = build_answer_keys([USER, ANSWER, MORE, ANSWER], scope(), answer_ids=["run_1", ""])
     assert len(answers[1].ids) == 1 and answers[3].ids == ()
     assert build_answer_keys([USER, ANSWER], scope(), answer_ids=["run_1", ""])[1].ids == ()
-    assert issued_keys(scope(), "", tool_calls=(), answer_id="run_1") == answers[1].ids
-    assert issued_keys(scope(), asked["content"], tool_calls=(), answer_id="") == (key,)
+    assert build_issued_keys(scope(), "", tool_calls=(), answer_id="run_1") == answers[1].ids
+    assert build_issued_keys(scope(), asked["content"], tool_calls=(), answer_id="") == (key,)
 
 
 def test_only_ids_of_issued_calls_are_answer_keys() -> None:
     """A model repeats ids in its text; an id that others may have is no key."""
     counted = {**CALL, "id": "call_1"}
-    assert issued_keys(scope(), f"I read {ID}.", tool_calls=[counted], answer_id="") == ()
-    assert issued_keys(scope(), "", tool_calls=[CALL], answer_id="") == last(USER, CALLED).ids
+    assert build_issued_keys(scope(), f"I read {ID}.", tool_calls=[counted], answer_id="") == ()
+    assert build_issued_keys(scope(), "", tool_calls=[CALL], answer_id="") == last(USER, CALLED).ids
 
 
 def test_answer_key_ignores_text_beside_calls() -> None:

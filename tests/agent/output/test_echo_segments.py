@@ -44,24 +44,24 @@ def test_each_output_item_is_a_separate_text() -> None:
         chunks.delta({"refusal": "i"}),
     ]
     made = told(*given)
-    assert contents(made.take_ended()) == ["ab", "cd", "e", "f", "g"]
-    (last, whole) = made.take_all(["said"], [])
+    assert contents(made.take_ended_texts()) == ["ab", "cd", "e", "f", "g"]
+    (last, whole) = made.take_remaining_texts(["said"], [])
     assert last == {"content": "hi"}
     assert whole == {"reasoning_content": "cd", "refusal": "i", "content": "said", "tool_calls": []}
-    assert made.take_all(["said"], []) == []
+    assert made.take_remaining_texts(["said"], []) == []
 
 
 def test_consecutive_text_chunks_form_one_text() -> None:
     """Whatever else comes beside it, such as the number of a step."""
     made = told("a", chunks.event({"type": "step.started"}), {"choices": []}, "b")
-    assert contents(made.take_ended()) == []
-    assert contents(made.take_all([], [])) == ["ab", ""]
+    assert contents(made.take_ended_texts()) == []
+    assert contents(made.take_remaining_texts([], [])) == ["ab", ""]
 
 
 def test_thoughts_that_come_under_two_names_count_once() -> None:
     """Some upstreams send both."""
     made = told(chunks.delta({"reasoning": "a", "reasoning_content": "a"}), chunks.delta({"reasoning": "b"}))
-    (piece, whole) = made.take_all([], [])
+    (piece, whole) = made.take_remaining_texts([], [])
     assert piece == {"content": "ab"}
     assert (whole["reasoning_content"], whole["reasoning"]) == ("a", "ab")
 
@@ -71,7 +71,7 @@ def test_only_tainted_texts_are_taken() -> None:
     made = told(thought("a"), "b", CALLED, "c", tainted=False)
     made.tainted = True
     made.add("d")
-    (piece, whole) = made.take_all([], [])
+    (piece, whole) = made.take_remaining_texts([], [])
     assert piece == {"content": "cd"} and "reasoning_content" not in whole
 
 
@@ -83,7 +83,7 @@ def test_retried_answer_is_discarded_and_earlier_text_kept() -> None:
         made.add(chunk)
     made.begin(again=True)
     made.add(thought("e"))
-    (*pieces, whole) = made.take_all([], [])
+    (*pieces, whole) = made.take_remaining_texts([], [])
     assert contents(pieces) == ["a", "be"] and "x" not in whole
 
 
@@ -91,10 +91,10 @@ def test_continued_text_is_taken_again_as_a_whole() -> None:
     """Also if all was taken before the model is asked again: what strangers wrote must be marked as a whole."""
     made = told("a")
     made.begin()
-    assert contents(made.take_all(["a"], [])) == ["a", "a"]
+    assert contents(made.take_remaining_texts(["a"], [])) == ["a", "a"]
     made.begin(again=True)
     made.add("b")
-    assert contents(made.take_all(["ab"], []))[-1] == "ab"
+    assert contents(made.take_remaining_texts(["ab"], []))[-1] == "ab"
 
 
 def test_wrapped_emit_records_and_emits_each_chunk() -> None:
@@ -102,4 +102,4 @@ def test_wrapped_emit_records_and_emits_each_chunk() -> None:
     got: list[Chunk] = []
     made = told()
     assert made.wrap_emit(got.append)("a") is None
-    assert got == ["a"] and contents(made.take_all([], [])) == ["a", ""]
+    assert got == ["a"] and contents(made.take_remaining_texts([], [])) == ["a", ""]

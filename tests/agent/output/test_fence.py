@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent.output.fence import Fence, may_open, read_code_line, read_line, run_end
+from gateway.agent.output.fence import Fence, find_run_end, may_open, read_code_line, read_line
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_fence_may_follow_indentation_quotes_and_list_marks() -> None:
 
 def test_fence_run_length_is_limited() -> None:
     """Of a longer run the rest is another."""
-    assert run_end("x````y", 1) == 5
-    assert run_end("`" * 100, 0) == 64
+    assert find_run_end("x````y", 1) == 5
+    assert find_run_end("`" * 100, 0) == 64
 
 
 def test_call_attempt_ends_before_the_closing_fence() -> None:
     """Before the closing fence; what may become one is not certain."""
     fence = Fence("`", 3)
-    assert fence.end_of_attempt("{\n  ```\n", 0, final=False) == (2, True)
-    assert fence.end_of_attempt("{\n  ``", 0, final=False) == (1, False)
-    assert fence.end_of_attempt("{\n  ``", 0, final=True) == (6, False)
-    assert fence.end_of_attempt("{\n ``x", 0, final=False) == (6, False)
+    assert fence.find_attempt_end("{\n  ```\n", 0, final=False) == (2, True)
+    assert fence.find_attempt_end("{\n  ``", 0, final=False) == (1, False)
+    assert fence.find_attempt_end("{\n  ``", 0, final=True) == (6, False)
+    assert fence.find_attempt_end("{\n ``x", 0, final=False) == (6, False)

@@ -137,17 +137,17 @@ def test_legacy_function_call_pieces_are_joined() -> None:
     """One call in pieces, without an id; where `tool_calls` are there as well, they count."""
     calls = NativeCalls(limit=1000)
     for piece_ in ({"name": "a", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}, None, 3):
-        calls.feed_older(piece_)
+        calls.feed_legacy_call(piece_)
     assert calls.outcome(finish_reason="function_call") == CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
     calls.feed(piece("{}", "b", id="1"))
     assert found(calls.outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
-    calls.feed_older({"arguments": "x" * 1000})
+    calls.feed_legacy_call({"arguments": "x" * 1000})
     assert isinstance(calls.outcome(finish_reason="stop"), MalformedCall)
 
 
 def test_legacy_function_call_keeps_its_risk_level() -> None:
     """It may raise the risk, as beside any other call."""
     calls = NativeCalls(limit=1000)
-    calls.feed_older({"name": "a", "arguments": "{}", "risk_level": "high"})
+    calls.feed_legacy_call({"name": "a", "arguments": "{}", "risk_level": "high"})
     outcome = calls.outcome(finish_reason="stop")
     assert isinstance(outcome, CallGroup) and outcome.calls[0].beside == "high"

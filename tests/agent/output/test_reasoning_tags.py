@@ -17,4 +17,4 @@ def test_reasoning_tag_closes_only_with_its_own_name(name: str) -> None:
 def test_partial_reasoning_end_tag_is_held_back() -> None:
     """So many characters are held back, and no more."""
     for text, length in (("a", 0), ("a<", 1), ("a</", 2), ("a</THINKIN", 9), ("</think>x", 0), ("a < b", 0), ("<<", 1)):
-        assert reasoning_tags.beginning_of_end(text) == length, text
+        assert reasoning_tags.get_partial_end_length(text) == length, text

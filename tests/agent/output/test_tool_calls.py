@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.output.tool_calls import CallGroup, MalformedCall, Prose, cut_tool, judge, looks_like_call
+from gateway.agent.output.tool_calls import (
+    CallGroup,
+    MalformedCall,
+    Prose,
+    find_truncated_tool,
+    looks_like_call,
+    parse_calls,
+)
 from gateway.contracts.calls import FoundCall
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
@@ -15,17 +22,19 @@ FOUND = FoundCall("a", {"x": 1}, terminate=True)
 
 def test_valid_json_tool_call_is_recognised() -> None:
     """The three fields make a call; others beside them are no part of it."""
-    assert judge(CALL) == CallGroup((FOUND,))
-    assert judge(CALL[:-1] + ', "risk_level": "low"}') == CallGroup((FOUND,))
+    assert parse_calls(CALL) == CallGroup((FOUND,))
+    assert parse_calls(CALL[:-1] + ', "risk_level": "low"}') == CallGroup((FOUND,))
 
 
 def test_mcp_tool_call_format_is_recognised() -> None:
     """`tool_call` with name and arguments; it never terminates, and null is none."""
-    assert judge('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == CallGroup((FoundCall("t", {"a": 1}, False),))
-    assert judge('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == CallGroup(
+    assert parse_calls('{"tool_call": {"name": "t", "arguments": {"a": 1}}}') == CallGroup(
+        (FoundCall("t", {"a": 1}, False),)
+    )
+    assert parse_calls('{"response": "hi", "tool_call": {"name": "t", "arguments": {}}}') == CallGroup(
         (FoundCall("t", {}, False),)
     )
-    assert judge('{"response": "hi", "tool_call": null}') == Prose()
+    assert parse_calls('{"response": "hi", "tool_call": null}') == Prose()
 
 
 @pytest.mark.parametrize(
@@ -42,18 +51,18 @@ def test_mcp_tool_call_format_is_recognised() -> None:
 )
 def test_call_mixing_keys_of_two_formats_is_malformed(text: str) -> None:
     """Two readings are none, and the model is told so; null is no key."""
-    outcome = judge(text, named=True)
+    outcome = parse_calls(text, named=True)
     assert isinstance(outcome, MalformedCall) and "two formats" in outcome.reason
-    assert judge(CALL[:-1] + ', "tool_call": null}') == CallGroup((FOUND,))
+    assert parse_calls(CALL[:-1] + ', "tool_call": null}') == CallGroup((FOUND,))
 
 
 def test_an_array_of_calls_is_a_group() -> None:
     """All of it are calls, or it is malformed, or none is."""
-    assert judge(f"[{CALL}, {CALL}]") == CallGroup((FOUND, FOUND))
-    assert judge(f"[{CALL}]") == CallGroup((FOUND,))
-    assert isinstance(judge(f'[{CALL}, {{"a": 1}}]'), MalformedCall)
-    assert isinstance(judge(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), MalformedCall)
-    assert judge('[{"a": 1}, 2]') == Prose()
+    assert parse_calls(f"[{CALL}, {CALL}]") == CallGroup((FOUND, FOUND))
+    assert parse_calls(f"[{CALL}]") == CallGroup((FOUND,))
+    assert isinstance(parse_calls(f'[{CALL}, {{"a": 1}}]'), MalformedCall)
+    assert isinstance(parse_calls(f'[{CALL}, {{"tool": "b", "parameters": {{}}}}]'), MalformedCall)
+    assert parse_calls('[{"a": 1}, 2]') == Prose()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,7 @@ def test_an_array_of_calls_is_a_group() -> None:
 )
 def test_non_call_json_is_judged_as_prose(text: str) -> None:
     """Other JSON, and what is neither JSON nor has two keys of a call."""
-    assert judge(text) == Prose()
+    assert parse_calls(text) == Prose()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_non_call_json_is_judged_as_prose(text: str) -> None:
 )
 def test_malformed_call_reports_its_reason(text: str, reason: str) -> None:
     """An attempt says what is wrong with it."""
-    outcome = judge(text)
+    outcome = parse_calls(text)
     assert isinstance(outcome, MalformedCall)
     assert reason in outcome.reason
 
@@ -115,11 +124,11 @@ def test_malformed_call_reports_its_reason(text: str, reason: str) -> None:
 )
 def test_tool_name_alone_is_a_malformed_call(text: str, reason: str) -> None:
     """If the tool exists; with other data it is other data."""
-    outcome = judge(text, has_tool={"a"}.__contains__)
+    outcome = parse_calls(text, has_tool={"a"}.__contains__)
     assert isinstance(outcome, MalformedCall) and reason in outcome.reason
-    assert judge(text, has_tool={"b"}.__contains__) == judge(text) == Prose()
-    assert judge('{"tool": "a", "price": 10}', has_tool={"a"}.__contains__) == Prose()
-    assert judge('{"tool": 1}', has_tool={"a"}.__contains__) == Prose()
+    assert parse_calls(text, has_tool={"b"}.__contains__) == parse_calls(text) == Prose()
+    assert parse_calls('{"tool": "a", "price": 10}', has_tool={"a"}.__contains__) == Prose()
+    assert parse_calls('{"tool": 1}', has_tool={"a"}.__contains__) == Prose()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +150,7 @@ def test_other_truncated_text_does_not_look_like_a_call(text: str) -> None:
 @given(st.text("{}[]\",:\\'tol_cparmeni \n", max_size=80))
 def test_judging_any_text_raises_nothing(text: str) -> None:
     """No exception; only JSON is ever a call."""
-    assert not isinstance(judge(text), CallGroup) or json.loads(text)
+    assert not isinstance(parse_calls(text), CallGroup) or json.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +170,4 @@ def test_judging_any_text_raises_nothing(text: str) -> None:
 )
 def test_tool_name_of_a_truncated_call_is_found(text: str, named: bool, tool: str | None) -> None:
     """It is known as soon as its name is whole, and is never a name within the arguments."""
-    assert cut_tool(text, named=named) == tool
+    assert find_truncated_tool(text, named=named) == tool

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.api.responses.approval_followup import as_begun
 from gateway.contracts.storage.store import Json
-from gateway.dialects.responses.fields import for_models
+from gateway.dialects.responses.fields import convert_for_models
 from gateway.dialects.responses.response_metadata import ResponseFacts
 
 FUNCTION: Json = {"type": "function", "name": "theirs", "parameters": {}}
@@ -83,7 +83,7 @@ def test_ineffective_narrowing_fields_are_not_reported() -> None:
 )
 def test_run_without_stored_response_reports_fields_of_its_body(fields: Json) -> None:
     """As another API, or a response that is not stored, began it."""
-    began: dict[str, Any] = {"body": {**for_models(fields), "messages": [{"role": "system", "content": "Old"}]}}
+    began: dict[str, Any] = {"body": {**convert_for_models(fields), "messages": [{"role": "system", "content": "Old"}]}}
     assert fields_of(OWN, began) == {**fields, "metadata": {"n": "1"}}
     assert fields_of({**fields, "instructions": "Old"}, began) == {**fields, "instructions": "Old"}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.responses.calls import EXACT, ClientTool, build_call_item, build_chat_call, name_for_models
+from gateway.dialects.responses.calls import EXACT, ClientTool, build_call_item, build_chat_call, build_model_name
 from gateway.tools.schema import find_problem
 
 from .test_items import CUSTOM, LOCAL_SHELL, PATCH, SHELL
@@ -34,10 +34,10 @@ def test_other_tool_call_items_convert_to_function_calls() -> None:
 
 
 def test_namespaced_tool_names_fit_model_limits() -> None:
-    assert name_for_models("look", None) == "look"
-    assert name_for_models("look", "crm") == "crm__look"
-    long = name_for_models("l" * 60, "crm")
-    assert len(long) <= 64 and long != name_for_models("l" * 61, "crm")
+    assert build_model_name("look", None) == "look"
+    assert build_model_name("look", "crm") == "crm__look"
+    long = build_model_name("l" * 60, "crm")
+    assert len(long) <= 64 and long != build_model_name("l" * 61, "crm")
     assert ClientTool(kind="function", name="look", namespace="crm").model_name == "crm__look"
 
 

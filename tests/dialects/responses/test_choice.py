@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.responses.choice import tool_name
+from gateway.dialects.responses.choice import build_tool_name
 
 from .requests import FUNCTION, asked, refusal
 
@@ -160,5 +160,5 @@ def test_required_without_a_tool_is_refused() -> None:
 
 
 def test_gateway_tool_names_include_their_service() -> None:
-    assert tool_name("gateway", "run_command") == "run_command"
-    assert tool_name("box", "look") == "box__look"
+    assert build_tool_name("gateway", "run_command") == "run_command"
+    assert build_tool_name("box", "look") == "box__look"

@@ -2,7 +2,7 @@
 
 from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.dialects.dialect import SaidBeside
-from gateway.dialects.responses.decisions import shown_last
+from gateway.dialects.responses.decisions import list_last_questions
 
 from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
 from .test_items import OWN_CALL, TOOLS
@@ -74,9 +74,9 @@ def test_questions_of_the_last_answer_are_shown() -> None:
 
 
 def test_answered_approval_questions_are_not_shown() -> None:
-    assert shown_last([HI, QUESTION, OTHER, APPROVAL, HI]) == ("ap_2",)
-    assert shown_last([HI, ANSWER, QUESTION, OUTPUT]) == ("ap_1",)
-    assert shown_last([]) == ()
+    assert list_last_questions([HI, QUESTION, OTHER, APPROVAL, HI]) == ("ap_2",)
+    assert list_last_questions([HI, ANSWER, QUESTION, OUTPUT]) == ("ap_1",)
+    assert list_last_questions([]) == ()
 
 
 def test_all_calls_shown_for_an_approval_are_kept() -> None:

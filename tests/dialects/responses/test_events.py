@@ -3,10 +3,17 @@
 import orjson
 import pytest
 
-from gateway.dialects.responses.events import DONE, KEEPALIVE, NoEvents, ResponseEvents, delta_head, payloads
+from gateway.dialects.responses.events import (
+    DONE,
+    KEEPALIVE,
+    NoEvents,
+    ResponseEvents,
+    encode_delta_head,
+    extract_payloads,
+)
 from tests.dialects.responses.schema import events_of
 
-HEAD = delta_head("response.output_text.delta", {"item_id": "i"})
+HEAD = encode_delta_head("response.output_text.delta", {"item_id": "i"})
 
 
 def three(*, after: int) -> bytes:
@@ -61,5 +68,5 @@ def test_unstreamed_response_writes_no_events() -> None:
 def test_a_websocket_gets_the_json_of_each_event() -> None:
     """No comments, and no end: it has frames of its own."""
     frames = three(after=-1)
-    assert [orjson.loads(payload) for payload in payloads(KEEPALIVE + frames + DONE)] == events_of(frames)
-    assert payloads(b"") == payloads(DONE) == payloads(KEEPALIVE) == []
+    assert [orjson.loads(payload) for payload in extract_payloads(KEEPALIVE + frames + DONE)] == events_of(frames)
+    assert extract_payloads(b"") == extract_payloads(DONE) == extract_payloads(KEEPALIVE) == []

@@ -50,7 +50,7 @@ def test_facts_survive_the_store() -> None:
     tools = [{"type": "function", "name": "f"}, {"type": "custom", "name": "patch"}, {"type": "web_search"}, MCP]
     facts = facts_of(tools=tools)
     stored = orjson.dumps(facts.stored_json)
-    again = ResponseFacts.of_stored(orjson.loads(stored))
+    again = ResponseFacts.from_stored(orjson.loads(stored))
     assert set(orjson.loads(stored)["client"]) == {"patch"}
     assert orjson.dumps(again.stored_json) == stored
     assert [again.tool(name) for name in ("f", "patch")] == [facts.tool(name) for name in ("f", "patch")]

@@ -6,7 +6,7 @@ import pytest
 from measuring import Effort
 
 from gateway.contracts.canonical_json import canonical
-from gateway.mcp.definitions import definition_hash
+from gateway.mcp.definitions import hash_definition
 from gateway.mcp.schemas.normal_form import normal_form
 
 TEXT = {"type": "string"}
@@ -69,10 +69,10 @@ def test_equivalent_schemas_have_the_same_normal_form(one: dict[str, Any], other
         assert '"minLength":1' in form(one) and form(one) != form(of(a={"$ref": "#/$defs/t"}) | {"$defs": {"t": TEXT}})
     else:
         assert form(one) == form(other)
-        assert definition_hash({"name": "a", "inputSchema": one}) == definition_hash(
+        assert hash_definition({"name": "a", "inputSchema": one}) == hash_definition(
             {"name": "a", "inputSchema": other}
         )
-        assert definition_hash({"name": "a", "outputSchema": one}) == definition_hash(
+        assert hash_definition({"name": "a", "outputSchema": one}) == hash_definition(
             {"name": "a", "outputSchema": other}
         )
 

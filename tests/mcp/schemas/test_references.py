@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.mcp.schemas.references import UNFOLDED_LIMIT, problem_of_references
+from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_reference_problem
 
 TOO_MANY = "its schema has more than 10,000 parts, those that it refers to included"
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
@@ -27,7 +27,7 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
 )
 def test_references_within_the_schema_are_accepted(schema: dict[str, Any]) -> None:
     """By pointer or by anchor, in chains, and with one place referred to from many."""
-    assert problem_of_references(schema) is None
+    assert find_reference_problem(schema) is None
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_references_within_the_schema_are_accepted(schema: dict[str, Any]) -> No
 )
 def test_circular_reference_is_refused(schema: dict[str, Any]) -> None:
     """Direct, over several places, over one that contains the other, and however it is written."""
-    assert problem_of_references(schema) == "its schema refers to itself in a circle"
+    assert find_reference_problem(schema) == "its schema refers to itself in a circle"
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x", "https://x#/a", "other.json", "//x/y", "", "file:///x"])
 def test_external_reference_is_refused(reference: str) -> None:
     """A reference to anything but a place in the schema is named; it is not even looked at."""
-    problem = problem_of_references({"properties": {"a": {"items": [{"$ref": reference}]}}})
+    problem = find_reference_problem({"properties": {"a": {"items": [{"$ref": reference}]}}})
     assert problem == f"its schema refers to {reference!r}, and nothing outside of a schema is ever fetched"
 
 
@@ -59,7 +59,7 @@ def test_external_reference_is_refused(reference: str) -> None:
 )
 def test_dangling_reference_is_refused(reference: str) -> None:
     """The place is not there."""
-    problem = problem_of_references({"items": {"$ref": reference}, "$defs": {"a": [{}], "s": "text"}})
+    problem = find_reference_problem({"items": {"$ref": reference}, "$defs": {"a": [{}], "s": "text"}})
     assert problem == f"its schema refers to {reference!r}, which is not in it"
 
 
@@ -70,7 +70,7 @@ def test_reference_check_takes_linear_time() -> None:
         deep = {"items": deep}
     wide = {"properties": {f"p{n}": {"$ref": "#/$defs/a"} for n in range(50_000)}, "$defs": {"a": {}}}
     effort = Effort()
-    assert problem_of_references(deep) == problem_of_references(wide) == TOO_MANY
+    assert find_reference_problem(deep) == find_reference_problem(wide) == TOO_MANY
     assert effort.cpu_s < 5
 
 
@@ -87,18 +87,18 @@ def chain(levels: int, **beside: Any) -> dict[str, Any]:
 
 def test_unfolded_size_counts_every_reference() -> None:
     """A validator goes all these ways."""
-    assert problem_of_references(doubling(10)) is problem_of_references(chain(1000)) is None
-    assert problem_of_references(doubling(12)) == problem_of_references(doubling(400)) == TOO_MANY
+    assert find_reference_problem(doubling(10)) is find_reference_problem(chain(1000)) is None
+    assert find_reference_problem(doubling(12)) == find_reference_problem(doubling(400)) == TOO_MANY
     flat = {"properties": {f"p{n}": {"$ref": "#/$defs/a"} for n in range(UNFOLDED_LIMIT // 2 - 2)}, "$defs": {"a": {}}}
-    assert problem_of_references(flat) is None
+    assert find_reference_problem(flat) is None
 
 
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
 def test_unevaluated_keywords_count_their_subschemas_again(keyword: str) -> None:
     """A compiler goes over the parts beneath once for each of these keywords above them."""
-    assert problem_of_references(chain(40, **{keyword: False})) is None
-    assert problem_of_references(chain(400, **{keyword: False})) == TOO_MANY
-    assert problem_of_references({"properties": {keyword: {"type": "string"}}}) is None
+    assert find_reference_problem(chain(40, **{keyword: False})) is None
+    assert find_reference_problem(chain(400, **{keyword: False})) == TOO_MANY
+    assert find_reference_problem({"properties": {keyword: {"type": "string"}}}) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_unevaluated_keywords_count_their_subschemas_again(keyword: str) -> None
 )
 def test_schema_with_ambiguous_reference_targets_is_refused(schema: dict[str, Any], problem: str) -> None:
     """Else a compiler may follow another one than was checked."""
-    assert problem_of_references(schema) == problem
+    assert find_reference_problem(schema) == problem
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_schema_with_ambiguous_reference_targets_is_refused(schema: dict[str, An
 )
 def test_ids_and_anchors_without_effect_on_references_are_accepted(schema: dict[str, Any]) -> None:
     """The name of the schema itself, names without references, and properties that are called so."""
-    assert problem_of_references(schema) is None
+    assert find_reference_problem(schema) is None
 
 
 JSON = st.recursive(
@@ -151,5 +151,5 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["$ref", "a", "$defs"]), JSON))
 def test_reference_check_accepts_any_json(schema: dict[str, Any]) -> None:
     """Whatever stands where."""
-    problem = problem_of_references(schema)
+    problem = find_reference_problem(schema)
     assert problem is None or problem.startswith(("its schema refers to ", "its schema has "))

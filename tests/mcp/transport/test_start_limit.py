@@ -4,7 +4,7 @@ import asyncio
 import os
 from contextlib import AsyncExitStack
 
-from gateway.mcp.transport.start_limit import Starts, starts_of_worker
+from gateway.mcp.transport.start_limit import Starts, get_worker_starts
 
 
 async def test_start_slot_is_released_once() -> None:
@@ -24,8 +24,8 @@ async def test_start_slot_is_released_once() -> None:
 
 async def test_worker_has_two_more_start_slots_than_cores() -> None:
     """All of its servers share them."""
-    starts = starts_of_worker()
-    assert starts_of_worker() is starts
+    starts = get_worker_starts()
+    assert get_worker_starts() is starts
     async with AsyncExitStack() as held:
         for _ in range(len(os.sched_getaffinity(0)) + 2):
             await held.enter_async_context(starts.place())

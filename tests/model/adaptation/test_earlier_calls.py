@@ -5,11 +5,11 @@ from typing import Any, Final
 import pytest
 
 from gateway.model.adaptation.earlier_calls import (
-    beside_tools,
-    named_tool_only,
-    with_reasoning,
-    with_short_ids,
-    with_signatures,
+    add_reasoning,
+    add_signatures,
+    declare_missing_tool,
+    keep_named_tool,
+    shorten_call_ids,
 )
 
 HI: Final = {"role": "user", "content": "Hi"}
@@ -30,7 +30,7 @@ def result(call_id: str) -> dict[str, Any]:
 def test_tool_call_ids_are_shortened_to_nine_alphanumeric_characters() -> None:
     """A call and its result keep one id, two calls keep two, and an id that fits stays."""
     messages = [HI, called(call("call_1"), call("call_2"), call("a1B2c3D4e")), result("call_1"), result("call_2")]
-    sent = with_short_ids({"messages": messages})["messages"]
+    sent = shorten_call_ids({"messages": messages})["messages"]
     first, second, third = (one["id"] for one in sent[1]["tool_calls"])
     assert len(first) == len(second) == 9 and (first + second).isalnum() and first != second
     assert (sent[2]["tool_call_id"], sent[3]["tool_call_id"], third) == (first, second, "a1B2c3D4e")
@@ -46,7 +46,7 @@ def test_the_first_call_of_each_answer_gets_a_signature() -> None:
         called(call("3", extra_content=own)),
         called(call("4", extra_content=other)),
     ]
-    first, second, third = with_signatures({"messages": messages})["messages"]
+    first, second, third = add_signatures({"messages": messages})["messages"]
     assert first["tool_calls"][0]["extra_content"]["google"]["thought_signature"] == "skip_thought_signature_validator"
     assert "extra_content" not in first["tool_calls"][1]
     assert second["tool_calls"][0]["extra_content"] == own
@@ -56,7 +56,7 @@ def test_the_first_call_of_each_answer_gets_a_signature() -> None:
 @pytest.mark.parametrize("extra", ["x", ["x"], 3, None])
 def test_invalid_extra_content_is_replaced_by_a_signature(extra: object) -> None:
     """It is no object, and no server's."""
-    (sent,) = with_signatures({"messages": [called(call("1", extra_content=extra))]})["messages"]
+    (sent,) = add_signatures({"messages": [called(call("1", extra_content=extra))]})["messages"]
     assert sent["tool_calls"][0]["extra_content"]["google"]["thought_signature"]
 
 
@@ -64,30 +64,32 @@ def test_each_answer_gets_reasoning_content() -> None:
     """Its thoughts under the other name, or none; thoughts that are there stay."""
     answers = [{"role": "assistant", "content": "a", **further} for further in ({}, {"reasoning": "b"})]
     answers.append({"role": "assistant", "content": "c", "reasoning_content": "d"})
-    sent = with_reasoning({"messages": [HI, *answers]})["messages"]
+    sent = add_reasoning({"messages": [HI, *answers]})["messages"]
     assert [one.get("reasoning_content") for one in sent] == [None, "", "b", "d"]
 
 
 def test_a_request_with_calls_declares_a_tool() -> None:
     """One that has tools, or has no calls, stays."""
     body = {"messages": [HI, called(call("1")), result("1")]}
-    (tool,) = beside_tools(body)["tools"]
+    (tool,) = declare_missing_tool(body)["tools"]
     assert tool["function"]["name"] == "no_tool"
-    assert "tools" in beside_tools({"messages": [result("1")], "tools": []})
+    assert "tools" in declare_missing_tool({"messages": [result("1")], "tools": []})
     for same in ({"messages": [HI]}, {**body, "tools": [tool]}):
-        assert beside_tools(same) is same
+        assert declare_missing_tool(same) is same
 
 
 def test_named_tool_choice_becomes_the_only_tool_and_required() -> None:
     tools = [{"type": "function", "function": {"name": name}} for name in "fg"]
     choice = {"type": "function", "function": {"name": "g"}}
-    sent = named_tool_only({"tools": tools, "tool_choice": choice})
+    sent = keep_named_tool({"tools": tools, "tool_choice": choice})
     assert (sent["tools"], sent["tool_choice"]) == (tools[1:], "required")
-    absent = named_tool_only({"tools": tools[:1], "tool_choice": choice})
+    absent = keep_named_tool({"tools": tools[:1], "tool_choice": choice})
     assert (absent["tools"], absent["tool_choice"]) == (tools[:1], "required")
 
 
-@pytest.mark.parametrize("change", [with_short_ids, with_signatures, with_reasoning, beside_tools, named_tool_only])
+@pytest.mark.parametrize(
+    "change", [shorten_call_ids, add_signatures, add_reasoning, declare_missing_tool, keep_named_tool]
+)
 def test_request_without_earlier_calls_is_returned_unchanged(change: Any) -> None:
     """It is the same object: nothing was refused for it."""
     for body in (
@@ -103,4 +105,4 @@ def test_malformed_earlier_calls_are_left_unchanged() -> None:
     body: dict[str, Any] = {
         "messages": [{"role": "assistant", "tool_calls": ["no call", call(7)], "reasoning_content": ""}]
     }
-    assert with_short_ids(body) is body and with_signatures(body) is body and with_reasoning(body) is body
+    assert shorten_call_ids(body) is body and add_signatures(body) is body and add_reasoning(body) is body

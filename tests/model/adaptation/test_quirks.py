@@ -9,7 +9,7 @@ from gateway.model.adaptation.quirks import (
     NONE,
     LearntQuirks,
     QuirkKey,
-    adapted_request,
+    adapt_request,
     find_quirk,
 )
 
@@ -134,7 +134,7 @@ def test_missing_reasoning_content_refusal_adds_reasoning_back() -> None:
     missed = b"Missing `reasoning_content` field in the assistant message at message index 6."
     assert find_quirk(NONE, body, status=400, refusal=missed) == {"reasoning_back"}
     assert find_quirk(frozenset({"reasoning_back"}), body, status=400, refusal=missed) is None
-    sent = adapted_request(body, frozenset({"reasoning_back"}))
+    sent = adapt_request(body, frozenset({"reasoning_back"}))
     assert [one.get("reasoning_content") for one in sent["messages"] if one["role"] == "assistant"] == ["Hm.", ""]
 
 
@@ -158,7 +158,7 @@ def test_refusal_of_an_absent_field_maps_to_no_quirk(refusal: bytes) -> None:
 )
 def test_quirk_removes_or_renames_request_fields(quirk: QuirkName, changed: Json) -> None:
     """The client's own words about streams do not count."""
-    sent = adapted_request({**BODY, "stream": "yes", "stream_options": {}}, frozenset({quirk}))
+    sent = adapt_request({**BODY, "stream": "yes", "stream_options": {}}, frozenset({quirk}))
     assert {name: sent.get(name) for name in changed} == changed
     gone = {
         "no_usage_in_stream": "stream_options",
@@ -183,13 +183,13 @@ def test_quirk_removes_or_renames_request_fields(quirk: QuirkName, changed: Json
 )
 def test_quirk_joins_messages_without_losing_text(quirks: tuple[QuirkName, ...], roles: str) -> None:
     """No text is lost, whatever a server refuses."""
-    sent = adapted_request(BODY, frozenset(quirks))
+    sent = adapt_request(BODY, frozenset(quirks))
     assert " ".join(message["role"] for message in sent["messages"]) == roles
     assert all(text in str(sent["messages"]) for text in ("Be brief.", "Hi", "there", "Hello.", "It is late.", "Bye"))
 
 
 def test_quirk_removes_reasoning_and_strict_fields() -> None:
-    sent = adapted_request(BODY, frozenset({"no_reasoning", "no_strict_tools"}))
+    sent = adapt_request(BODY, frozenset({"no_reasoning", "no_strict_tools"}))
     assert "Hm." not in str(sent) and sent["tools"][0]["function"] == {"name": "files.read", "parameters": {}}
     assert "Hm." in str(BODY) and "strict" in str(BODY)
 
@@ -199,15 +199,15 @@ def test_leading_system_messages_are_always_joined() -> None:
     parts = [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]
     messages = [{"role": "system", "content": "a"}, {"role": "developer", "content": parts}, HI]
     body = {"model": "m", "messages": messages}
-    sent = adapted_request(body, NONE)
+    sent = adapt_request(body, NONE)
     assert sent["messages"] == [{"role": "system", "content": [{"type": "text", "text": "a"}, *parts]}, HI]
     assert body["messages"] is messages and len(messages) == 3
     two = [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}, HI]
-    assert adapted_request({"messages": two}, NONE)["messages"] == [{"role": "system", "content": "a\n\nb"}, HI]
+    assert adapt_request({"messages": two}, NONE)["messages"] == [{"role": "system", "content": "a\n\nb"}, HI]
 
 
 def test_request_without_quirks_only_gains_stream_options() -> None:
-    assert adapted_request({"model": "m", "messages": [HI]}, NONE) == {"model": "m", "messages": [HI], **STREAMED}
+    assert adapt_request({"model": "m", "messages": [HI]}, NONE) == {"model": "m", "messages": [HI], **STREAMED}
 
 
 def test_learnt_quirks_keep_a_bounded_number_of_models() -> None:
@@ -219,7 +219,7 @@ def test_learnt_quirks_keep_a_bounded_number_of_models() -> None:
     first = QuirkKey("up", "one", "model-1", ANN)
     assert learnt.get_quirks(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
     assert learnt.get_quirks(QuirkKey("up", "two", "model-1", ANN)) == NONE
-    assert learnt.of_model("up", "model-1", whose=ANN) == {"no_stream"}
+    assert learnt.list_model_quirks("up", "model-1", whose=ANN) == {"no_stream"}
     assert (
         learnt.get_endpoint_quirks("up", "one")["model-1"] == ["no_stream"]
         and learnt.get_endpoint_quirks("up", "two") == {}
@@ -232,6 +232,10 @@ def test_learnt_quirks_apply_to_one_key_only() -> None:
     learnt.learn(QuirkKey("up", "one", "m", ANN), frozenset({"no_stream"}))
     learnt.learn(QuirkKey("up", "one", "m", BOB), frozenset({"no_system_role"}))
     for whose in (("acme", "bo"), ("other", "ann")):
-        assert learnt.get_quirks(QuirkKey("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
+        assert (
+            learnt.get_quirks(QuirkKey("up", "one", "m", whose))
+            == learnt.list_model_quirks("up", "m", whose=whose)
+            == NONE
+        )
     assert learnt.get_quirks(QuirkKey("up", "one", "m", BOB)) == {"no_system_role"}
     assert learnt.get_endpoint_quirks("up", "one") == {"m": ["no_stream", "no_system_role"]}

@@ -2,16 +2,17 @@
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
-from gateway.model.adaptation.tool_names import plain_name, plain_names, restore_tool_names
+from gateway.model.adaptation.tool_names import build_plain_name, restore_tool_names, use_plain_names
 
 ODD = "files.read/天气"
 
 
 def test_invalid_tool_names_become_distinct_plain_names() -> None:
     """Names that become alike in their letters have another hash."""
-    assert plain_name("get_weather-2") == "get_weather-2"
+    assert build_plain_name("get_weather-2") == "get_weather-2"
     names = {
-        plain_name(name) for name in (ODD, "files_read", "files.read", "files/read", "天气", "气天", "x" * 65, "x" * 66)
+        build_plain_name(name)
+        for name in (ODD, "files_read", "files.read", "files/read", "天气", "气天", "x" * 65, "x" * 66)
     }
     assert len(names) == 8 and all(len(name) <= 64 and name.isascii() for name in names)
 
@@ -29,8 +30,8 @@ def test_renamed_tool_is_renamed_everywhere_and_restored_in_answers() -> None:
         "tools": [{"type": "function", "function": {"name": ODD}}, {"type": "function", "function": {"name": "fine"}}],
         "tool_choice": {"type": "function", "function": {"name": ODD}},
     }
-    sent = plain_names(body)
-    assert str(sent).count(plain_name(ODD)) == 4 and sent["messages"][0] == body["messages"][0]
+    sent = use_plain_names(body)
+    assert str(sent).count(build_plain_name(ODD)) == 4 and sent["messages"][0] == body["messages"][0]
     told: list[Chunk] = []
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [sent["messages"][1]["tool_calls"][0]]}}]}
     emit = restore_tool_names(lambda one: told.append(one), body)
@@ -41,4 +42,4 @@ def test_renamed_tool_is_renamed_everywhere_and_restored_in_answers() -> None:
 
 def test_body_with_plain_tool_names_is_unchanged() -> None:
     body: Json = {"messages": [], "tools": [{"type": "function", "function": {"name": "fine"}}]}
-    assert plain_names(body) is body
+    assert use_plain_names(body) is body

@@ -162,7 +162,7 @@ def of_file(text: str) -> Settings:
 async def judged(settings: Settings, tool: str, arguments: Json) -> tuple[str, str]:
     found: list[Problem] = []
     catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
-    gate = build_gate(settings, None, found, at_hand=True, names=catalog.by_key())  # type: ignore[arg-type]  # as above
+    gate = build_gate(settings, None, found, at_hand=True, names=catalog.map_names_by_source())  # type: ignore[arg-type]  # as above
     assert found == []
     entry = catalog.find_by_name(tool)
     assert entry is not None

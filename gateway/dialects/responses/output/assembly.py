@@ -11,7 +11,7 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.calls import NO_ARGUMENTS, is_blank
 from gateway.dialects.responses.encrypted_reasoning import INCLUDED
 from gateway.dialects.responses.events import ResponseEvents
-from gateway.dialects.responses.ids import output_id
+from gateway.dialects.responses.ids import build_output_id
 from gateway.dialects.responses.output.gateway_calls import GatewayCalls
 from gateway.dialects.responses.output.items import (
     REFUSAL,
@@ -55,16 +55,16 @@ class Output:
     def take(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
         if isinstance(chunk, str):
-            self._say(chunk)
+            self._add_answer_text(chunk)
             return
         delta, told = self.turn.take(chunk)
         if told is not None:
-            self._tell(told)
+            self._add_event(told)
         if delta:
             self._take_delta(delta)
 
     def end(self, status: Status) -> None:
-        """End what is open with a status. An answer that consists of nothing is a message without text."""
+        """End the open item with a status; an empty answer becomes a message without text."""
         if not self.items and self._open is None and status == "completed":
             self._begin_part(TEXT)
         self.close(status)
@@ -74,7 +74,7 @@ class Output:
             self.end_item(index)
 
     def fail(self) -> None:
-        """Leave what is open without its end: clients take an item that ended for a part of the conversation."""
+        """Leave the open item unfinished: clients would keep a finished one in the conversation."""
         item, self._open, self.part = self._open, None, None
         if isinstance(item, Texts) or (item is not None and item.streams):
             item.status = "incomplete"
@@ -83,10 +83,11 @@ class Output:
         self._of_gateway.end()
 
     def _take_delta(self, delta: Json) -> None:
+        """Add each field of a delta to its item."""
         for field, value in delta.items():
             match field:
                 case "content" if isinstance(value, str):
-                    self._say(value)
+                    self._add_answer_text(value)
                 case "content" | "images":
                     self._take_parts(value)
                 case "reasoning_content":
@@ -97,22 +98,22 @@ class Output:
                 case "refusal":
                     self._take_text(REFUSAL, value)
                 case "tool_calls":
-                    self._take_calls(_objects(value))
+                    self._take_calls(_filter_objects(value))
                 case "function_call":
                     self._take_call({"function": value}, "function_call")
                 case "reasoning_details" | "thinking_blocks" | "extra_content":
                     self._opaque.add(field, value)
                 case "annotations":
-                    for annotation in _objects(value):
+                    for annotation in _filter_objects(value):
                         self._annotate(annotation)
 
-    def _tell(self, event: Json) -> None:
+    def _add_event(self, event: Json) -> None:
         if event["type"] == "run.resumed":
-            self._resume(event["said"])
+            self._resume_run(event["said"])
         elif self._facts.shows_calls:
             self._of_gateway.tell(event, self)
 
-    def _resume(self, said: str) -> None:
+    def _resume_run(self, said: str) -> None:
         """Go on with a run that a crash cut, and whose recorded text is `said`.
 
         A text beyond this, or thoughts, came of an answer of the model that is lost. It follows again, as another one.
@@ -124,7 +125,7 @@ class Output:
             self.close("incomplete")
         elif not isinstance(item, Texts):
             self.close()
-        self._say(said[chars:])
+        self._add_answer_text(said[chars:])
         self._said_chars = len(said) - (self._open.said_chars if isinstance(self._open, Texts) else 0)
 
     # Texts.
@@ -134,14 +135,15 @@ class Output:
             self._add_piece(kind, text)
 
     def _take_parts(self, parts: object) -> None:
-        """Add texts, and images in the answer itself. A client gets no others."""
-        for part in _objects(parts):
+        """Add the texts and embedded images of a content list; other parts are left out."""
+        for part in _filter_objects(parts):
             if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
-                self._say(part["text"])
-            elif (image := _image(part)) is not None:
+                self._add_answer_text(part["text"])
+            elif (image := _find_image(part)) is not None:
                 self._add_image(image)
 
-    def _say(self, text: str) -> None:
+    def _add_answer_text(self, text: str) -> None:
+        """Add text of the answer; line ends before the first one are left out."""
         if not isinstance(self._open, Texts) or self._open.thinks:
             said = text.lstrip("\n")  # a message begins with its first line
             self._said_chars += len(text) - len(said)
@@ -157,6 +159,7 @@ class Output:
         part.pieces.append(text)
 
     def _begin_part(self, kind: PartKind) -> TextPart:
+        """Begin a part of this kind, in the open item or a new one, with its events."""
         thinks = kind is THOUGHT
         item = self._open
         if isinstance(item, Texts) and item.thinks == thinks:
@@ -171,6 +174,7 @@ class Output:
         return part
 
     def _close_part(self) -> None:
+        """End the open text part, if any, with its events."""
         if (part := self.part) is None:
             return
         kind = part.kind
@@ -181,7 +185,7 @@ class Output:
     def _annotate(self, annotation: Json) -> None:
         """Add a citation to the text that the model is writing."""
         part = self.part
-        if part is None or part.kind is not TEXT or (citation := _citation(annotation)) is None:
+        if part is None or part.kind is not TEXT or (citation := _convert_citation(annotation)) is None:
             return
         fields = {**part.place, "annotation_index": len(part.annotations), "annotation": citation}
         part.annotations.append(citation)
@@ -201,7 +205,7 @@ class Output:
     def _next_place(self, prefix: str) -> tuple[str, int]:
         self.close()
         index = len(self.items)
-        return output_id(prefix, self._response_id, index), index
+        return build_output_id(prefix, self._response_id, index), index
 
     def _add_opaque(self) -> None:
         """Add a reasoning item without thoughts for the fields that no item holds yet, if any."""
@@ -276,12 +280,13 @@ class Output:
         if call.streams and (call.is_told or not is_blank(arguments)):
             delta = arguments if call.is_told else call.arguments
             call.is_told = True
-            self._tell_arguments(call, "function_call_arguments.delta", delta=delta)
+            self._add_arguments_event(call, "function_call_arguments.delta", delta=delta)
 
     def _begin_call(self, name: str, call_id: str, index: object) -> ClientCall:
+        """Begin an item for a call of the client's tool; one that does not stream is added at its end."""
         tool = self._facts.tool(name)
         item_id, place = self.place(_PREFIXES[tool.kind])
-        call_id = call_id or output_id("call", self._response_id, place)
+        call_id = call_id or build_output_id("call", self._response_id, place)
         call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)
         self._known.add(call_id)
         if call.streams:
@@ -290,7 +295,7 @@ class Output:
         return call
 
     def _close_call(self, call: ClientCall, status: Status) -> None:
-        """Emit the arguments of a call that is whole. One whose arguments decide what it is begins now."""
+        """Emit the final arguments of a call; an item that could not stream is added first."""
         if not call.streams:
             self.add(call)
         call.status = status
@@ -301,16 +306,17 @@ class Output:
         match shown["type"]:
             case "function_call":
                 if not call.streams:
-                    self._tell_arguments(call, "function_call_arguments.delta", delta=call.arguments)
-                self._tell_arguments(call, "function_call_arguments.done", arguments=call.arguments)
+                    self._add_arguments_event(call, "function_call_arguments.delta", delta=call.arguments)
+                self._add_arguments_event(call, "function_call_arguments.done", arguments=call.arguments)
             case "custom_tool_call":
-                self._tell_arguments(call, "custom_tool_call_input.delta", delta=shown["input"])
-                self._tell_arguments(call, "custom_tool_call_input.done", input=shown["input"])
+                self._add_arguments_event(call, "custom_tool_call_input.delta", delta=shown["input"])
+                self._add_arguments_event(call, "custom_tool_call_input.done", input=shown["input"])
 
-    def _tell_arguments(self, call: ClientCall, kind: str, **told: str) -> None:
+    def _add_arguments_event(self, call: ClientCall, kind: str, **told: str) -> None:
         self.events.add(f"response.{kind}", {"item_id": call.id, "output_index": call.index, **told})
 
     def _add_image(self, data: str) -> None:
+        """Add a whole image, in Base64, as an item with its events."""
         item_id, index = self.place("ig")
         fields = {"id": item_id, "type": "image_generation_call"}
         item = WholeItem({**fields, "status": "in_progress", "result": None})
@@ -333,20 +339,20 @@ def find_thought(chunk: Chunk) -> str | None:
     return thought
 
 
-def _objects(value: object) -> list[Json]:
+def _filter_objects(value: object) -> list[Json]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _image(part: Json) -> str | None:
-    """Return the image that a part consists of, in Base64. None: it is not an image, or stands elsewhere."""
+def _find_image(part: Json) -> str | None:
+    """Return the embedded image of a part, in Base64; None for a link or another part."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     return data if head.startswith("data:") and head.endswith(";base64") else None
 
 
-def _citation(annotation: Json) -> Json | None:
-    """Return an annotation of a chat completion as one of a response. None: it cites no address."""
+def _convert_citation(annotation: Json) -> Json | None:
+    """Return an annotation of a chat completion in the API's form; None if it has no URL."""
     cited = annotation.get("url_citation")
     if not isinstance(cited, dict) or not isinstance(url := cited.get("url"), str):
         return None

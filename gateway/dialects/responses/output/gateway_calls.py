@@ -42,19 +42,19 @@ class GatewayCalls:
         self._failed: set[str] = set()  # labels whose service did not run
 
     def tell(self, event: Json, output: Items) -> None:
-        """Add an event of the run to the output; others than these are nothing to the client."""
+        """Add an event of the run to the output; events of other types are ignored."""
         match event["type"]:
             case "tools.listed":
-                self._list(event["tools"], output)
+                self._add_tool_lists(event["tools"], output)
                 for failure in event.get("failed", ()):
-                    self._fail(failure["service"], failure["error"], output)
+                    self._add_list_failure(failure["service"], failure["error"], output)
             case "tool.started":
                 self._get_or_add_call(event, output)
             case "tool.finished":
-                self._finish(event, output)
+                self._finish_call(event, output)
             case "approval.required":
                 for approval in event["approvals"]:
-                    self._ask(approval, output)
+                    self._add_question(approval, output)
 
     def end(self) -> list[int]:
         """Note that nothing follows. Return the places of the calls that have no result."""
@@ -63,7 +63,7 @@ class GatewayCalls:
             call.status = "incomplete"
         return [call.index for call in left]
 
-    def _list(self, tools: list[Json], output: Items) -> None:
+    def _add_tool_lists(self, tools: list[Json], output: Items) -> None:
         """Add the tools of each label that the conversation has not listed yet."""
         by_label: dict[str, list[Json]] = {}
         for tool in tools:
@@ -75,7 +75,7 @@ class GatewayCalls:
         for label, shown_tools in by_label.items():
             _add_list(label, {"tools": shown_tools}, "completed", output)
 
-    def _fail(self, label: str, error: str, output: Items) -> None:
+    def _add_list_failure(self, label: str, error: str, output: Items) -> None:
         """Add the failure to list the tools of a label."""
         if label not in self._failed:
             self._failed.add(label)
@@ -98,7 +98,8 @@ class GatewayCalls:
         output.events.add("response.mcp_call_arguments.done", {**place, "arguments": call.arguments})
         return call
 
-    def _finish(self, event: Json, output: Items) -> None:
+    def _finish_call(self, event: Json, output: Items) -> None:
+        """Set the result of a call that is still in progress, and add the events of its end."""
         call = self._get_or_add_call(event, output)
         if call.status != "in_progress":
             return
@@ -108,14 +109,14 @@ class GatewayCalls:
         output.events.add(f"response.mcp_call.{call.status}", place)
         output.end_item(call.index)
 
-    def _ask(self, approval: Json, output: Items) -> None:
+    def _add_question(self, approval: Json, output: Items) -> None:
         """Add the question about a call."""
         if approval["id"] in self._asked:
             return
         self._asked.add(approval["id"])
         tool, service, edited = approval["tool"], approval["service"], approval["edited_arguments"]
         arguments = orjson.dumps(approval["arguments"] if edited is None else edited).decode()
-        item = question_item(approval["id"], tool=tool, service=service, arguments=arguments)
+        item = build_question_item(approval["id"], tool=tool, service=service, arguments=arguments)
         _, index = output.place("ap")
         output.add(WholeItem(item))
         output.end_item(index)
@@ -133,7 +134,7 @@ def _add_list(label: str, found: Json, ended: str, output: Items) -> None:
     output.end_item(index)
 
 
-def question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:
+def build_question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:
     """Return the question about a call of a tool, with its arguments as JSON. The answer names the approval."""
     label, name = _split_tool_name(tool, service)
     fields = {"id": approval_id, "type": "mcp_approval_request", "server_label": label, "name": name}

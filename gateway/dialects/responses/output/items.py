@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.calls import ClientTool, build_call_item
 from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, pack_reasoning
-from gateway.dialects.responses.events import delta_head
+from gateway.dialects.responses.events import encode_delta_head
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -80,7 +80,7 @@ class TextPart:
         self.place = place
         self.pieces: list[str] = []
         self.annotations: list[Json] = []
-        self.head = delta_head(kind.delta, {**place, **kind.of_texts})
+        self.head = encode_delta_head(kind.delta, {**place, **kind.of_texts})
         self._whole: str | None = None
 
     @property
@@ -122,7 +122,7 @@ class Texts:
 
     @property
     def said_chars(self) -> int:
-        """Return the length of its text; refusals and thoughts are none."""
+        """Return the length of the answer text in it, without refusals and reasoning."""
         return sum(len(part.text) for part in self.parts if part.kind is TEXT)
 
     def view(self) -> Json:

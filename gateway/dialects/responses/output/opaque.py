@@ -7,7 +7,7 @@ so the reasoning item in front of a call contains them, packed (gateway/dialects
 
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, fields_of_call
+from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, select_call_fields
 
 
 class OpaqueFields:
@@ -30,7 +30,7 @@ class OpaqueFields:
         index = number if isinstance(number := piece.get("index"), int) else None
         if (call_id := piece.get("id")) and isinstance(call_id, str):
             self._ids[index] = call_id
-        if fields := fields_of_call(piece):
+        if fields := select_call_fields(piece):
             of_call = self._calls.setdefault(self._ids.get(index, ""), FieldAccumulator())
             for name, value in fields.items():
                 of_call.add(name, value)

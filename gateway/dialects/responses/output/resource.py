@@ -76,6 +76,7 @@ class Resource:
         return named + orjson.dumps(self._build_current_fields())[1:-1] + repeated
 
     def _build_current_fields(self) -> Json:
+        """Return the fields of the response that change while it runs."""
         return {
             "status": self.status,
             "completed_at": self.completed_at,
@@ -89,18 +90,18 @@ class Resource:
 def build_usage(usage: Json | None) -> Json:
     """Return the tokens of a turn in the names of responses; zeros where nothing was counted, as clients expect."""
     told = usage or _NOTHING
-    read, written = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+    read, written = _get_token_count(told, "prompt_tokens"), _get_token_count(told, "completion_tokens")
     of_prompt = told.get("prompt_tokens_details") or _NOTHING
     of_completion = told.get("completion_tokens_details") or _NOTHING
     return {
         "input_tokens": read,
         "input_tokens_details": {
-            "cached_tokens": _count(of_prompt, "cached_tokens"),
-            "cache_write_tokens": _count(of_prompt, "cache_write_tokens"),
+            "cached_tokens": _get_token_count(of_prompt, "cached_tokens"),
+            "cache_write_tokens": _get_token_count(of_prompt, "cache_write_tokens"),
         },
         "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": _count(of_completion, "reasoning_tokens")},
-        "total_tokens": _count(told, "total_tokens") or read + written,
+        "output_tokens_details": {"reasoning_tokens": _get_token_count(of_completion, "reasoning_tokens")},
+        "total_tokens": _get_token_count(told, "total_tokens") or read + written,
     }
 
 
@@ -128,19 +129,19 @@ def _echo_fields(fields: Json) -> Json:
         "conversation": {"id": conversation} if isinstance(conversation, str) else conversation,
         "reasoning": {"effort": None, "summary": None, **reasoning},
         "service_tier": "default" if (tier := fields.get("service_tier")) in (None, "auto") else tier,
-        "text": _text(fields.get("text") or {}),
-        "tools": [_tool(tool) for tool in fields.get("tools") or ()],
+        "text": _echo_text(fields.get("text") or {}),
+        "tools": [_echo_tool(tool) for tool in fields.get("tools") or ()],
     }
 
 
-def _text(text: Json) -> Json:
+def _echo_text(text: Json) -> Json:
     shape = text.get("format") or {"type": "text"}
     if shape.get("type") == "json_schema":
         shape = _fill_defaults(_OF_SCHEMA, shape)
     return {**{name: value for name, value in text.items() if value is not None}, "format": shape}
 
 
-def _tool(tool: Json) -> Json:
+def _echo_tool(tool: Json) -> Json:
     if tool.get("type") == "function":
         return {**_OF_FUNCTION, **tool}
     return {name: value for name, value in tool.items() if name not in _SECRET}
@@ -150,6 +151,6 @@ def _fill_defaults(defaults: Json, fields: Json) -> Json:
     return {**defaults, **{name: value for name, value in fields.items() if value is not None}}
 
 
-def _count(fields: object, name: str) -> int:
+def _get_token_count(fields: object, name: str) -> int:
     tokens = fields.get(name) if isinstance(fields, dict) else None
     return tokens if type(tokens) is int else 0

@@ -40,7 +40,7 @@ def retell(output: Sequence[Json], events: ResponseEvents, *, failed: bool = Fal
     for index, item in enumerate(output):
         is_open = failed and item.get("status") == "incomplete"
         place = {"item_id": item["id"], "output_index": index}
-        events.add("response.output_item.added", {"output_index": index, "item": _without_content(item)})
+        events.add("response.output_item.added", {"output_index": index, "item": _remove_content(item)})
         parts = item.get(_PARTS.get(item["type"], "")) or ()
         for number, part in enumerate(parts):
             _retell_part(part, place, number, events, is_open=is_open and number == len(parts) - 1)
@@ -61,6 +61,7 @@ def retell(output: Sequence[Json], events: ResponseEvents, *, failed: bool = Fal
 
 
 def _retell_part(part: Json, place: Json, number: int, events: ResponseEvents, *, is_open: bool) -> None:
+    """Add the events of one content part, with its text in one piece."""
     if part["type"] == "summary_text":
         at = {**place, "summary_index": number}
         events.add("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}})
@@ -81,7 +82,7 @@ def _retell_part(part: Json, place: Json, number: int, events: ResponseEvents, *
         events.add("response.content_part.done", {**at, "part": part})
 
 
-def _without_content(item: Json) -> Json:
+def _remove_content(item: Json) -> Json:
     """Return an item as it was before any of its content."""
     begun = {**item, **_EMPTY.get(item["type"], {})}
     if "status" in item:

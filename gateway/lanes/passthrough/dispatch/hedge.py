@@ -83,7 +83,7 @@ class Hedge(Failover):
         """Send the second request as the only one, if the first has failed meanwhile. Return whether it has."""
         if self._tries is None or self._tries.member is not None:
             return False
-        self._become(exchange, second)
+        self._promote_second(exchange, second)
         self.on_connected(exchange, upstream, second.request)
         return True
 
@@ -116,13 +116,13 @@ class Hedge(Failover):
                 second.target.member.pool.failures.note(failure.error.message)
             return
         # It was still being connected, and nothing of it was sent.
-        self._become(exchange, second)
+        self._promote_second(exchange, second)
         self._sent, exchange.pending = False, [b"", *(self._kept or ())]
         exchange.fail(failure.error, outcome=failure.outcome)
 
     def _adopt(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Go on with the second request's connection, and with what came of its answer."""
-        self._become(exchange, second)
+        self._promote_second(exchange, second)
         exchange.upstream = upstream = second.release()
         upstream.turn = exchange
         exchange.record.sent_at = second.sent_at
@@ -134,7 +134,7 @@ class Hedge(Failover):
         if second.seen:
             self.response_received(exchange, second.seen)
 
-    def _become(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
+    def _promote_second(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Make the second request the only one. Nothing of the first may go to its endpoint: it has another key."""
         self._second = None
         self._tries = second.tries
@@ -142,7 +142,7 @@ class Hedge(Failover):
         exchange.repeat, exchange.pending, exchange.moved = None, [], None
 
     def _is_telling(self, status: str) -> bool:
-        """Return whether an answer is looked at: an error of one endpoint waits for the answer of the other."""
+        """Return whether an answer is held back: an error of one endpoint waits for the answer of the other."""
         return (self._second is not None and status >= _FIRST_ERROR) or super()._is_telling(status)
 
     def response_received(self, exchange: DispatchedExchange, data: bytes) -> None:

@@ -146,7 +146,7 @@ class HedgeRequest:
             outcome = "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok"
             answer = {"head": head, "answer": data[start:], "end": end - start}
             self._fail(f"answered {head.status}", outcome=outcome, reason=str(head.status), **answer)
-        elif not _is_bare(head, data[end:]):
+        elif not _is_body_pending(head, data[end:]):
             self._owner.second_answers(self._exchange, self)
 
     def upstream_eof(self) -> bool:
@@ -176,11 +176,11 @@ def is_bare(data: bytes, method: bytes) -> bool:
     if end < 4 or not data.startswith((b"2", b"3"), 9):
         return False
     with suppress(ResponseError):  # it is reported where it is read
-        return _is_bare(parse_response_head(data[:end], method=method), data[end:])
+        return _is_body_pending(parse_response_head(data[:end], method=method), data[end:])
     return False
 
 
-def _is_bare(head: ResponseHead, begun: bytes) -> bool:
+def _is_body_pending(head: ResponseHead, begun: bytes) -> bool:
     """Return whether a body is to come that has not begun. One that ends with its connection may be empty."""
     body = build_body(head, payload_only=True)
     try:

@@ -47,7 +47,7 @@ class JoinedSinks:
 
     @property
     def is_late(self) -> bool:
-        """Return whether one of them is."""
+        """Return whether any sink is late."""
         return any(sink.is_late for sink in self._sinks)
 
     def keep(self, piece: bytes) -> None:

@@ -50,7 +50,7 @@ def test_replayed_answer_has_the_events_of_the_original_stream(chunks: list[Chun
     stream = first.stream()
     frames = stream.first() + b"".join(map(stream.frames, chunks)) + stream.finish()
     again = answer().stream()
-    told = again.first() + again.retold(first.json)
+    told = again.first() + again.render_ended_response(first.json)
     assert events(told) == events(frames) and told.endswith(b"data: [DONE]\n\n")
 
 
@@ -63,7 +63,7 @@ def test_replayed_failure_leaves_the_open_item_incomplete(chunks: list[Chunk], c
     frames = stream.first() + b"".join(map(stream.frames, chunks))
     frames += stream.error(GatewayError(code, "It broke."), request_id="")
     again = answer().stream()
-    told = events(again.first() + again.retold(first.json))
+    told = events(again.first() + again.render_ended_response(first.json))
     begun = [event for event in events(frames) if event["type"] != "error"]
     assert [(event["type"], event.get("delta")) for event in told] == [
         (event["type"], event.get("delta")) for event in begun
