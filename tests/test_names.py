@@ -30,7 +30,6 @@ ENDS_IN_PREPOSITION = re.compile(rf"_(?:{'|'.join(PREPOSITIONS.split())})$")
 FUNCTIONS = {
     "built_in": "the adjective of the field",
     "closed": "as asyncio's transports and futures have it",
-    "mapping": "the node of YAML",
     "asked": "set by a subclass, read as a field",
     "ended": "set by one implementation, read as a field",
     "paused": "set by one implementation, read as a field",

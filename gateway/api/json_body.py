@@ -52,7 +52,7 @@ async def read_content(request: web.Request, caller: Caller, *, limit_bytes: int
     del caller  # the parameter proves that the key was checked before
     inflater = zlib.decompressobj(_GZIP_BITS) if _is_gzip(request) else None
     if isinstance(request.transport, Facade):
-        request.transport.invite()
+        request.transport.send_continue()
     content = bytearray()
     sent_bytes = 0  # packed ones may hold nothing, without end
     while not request.content.at_eof():

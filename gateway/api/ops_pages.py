@@ -21,7 +21,7 @@ from gateway.contracts.storage.store import StoreError, unwritten
 from gateway.contracts.tools import TOOL_HEADER
 from gateway.contracts.tracing.context import CURRENT
 from gateway.dialects.loader import ERRORS
-from gateway.http.error_response import error_body, new_request_id
+from gateway.http.error_response import build_error_body, generate_request_id
 from gateway.lanes.aiohttp_adapter import Facade, note, take_back
 from gateway.lanes.auth_failures import WrongKeys
 
@@ -215,7 +215,7 @@ def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
 
 
 def _error(request: web.Request, error: GatewayError) -> web.Response:
-    request_id = request.get(REQUEST_ID) or new_request_id()
+    request_id = request.get(REQUEST_ID) or generate_request_id()
     note(request, error_code=error.code, request_id=request_id)
     headers = {"Content-Type": "application/json", "x-request-id": request_id}
     if error.facts.status == HTTPStatus.UNAUTHORIZED:
@@ -230,5 +230,5 @@ def _error(request: web.Request, error: GatewayError) -> web.Response:
         headers["x-should-retry"] = "false"
     headers.update(error.fields)
     headers.update(request.get(ERROR_FIELDS, {}))
-    body = ERRORS.get(request.path, error_body)(error, request_id=request_id)
+    body = ERRORS.get(request.path, build_error_body)(error, request_id=request_id)
     return web.Response(status=error.facts.status, body=body, headers=headers)

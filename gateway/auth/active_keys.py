@@ -52,7 +52,7 @@ class KeysInUse:
         if changes == self._seen:
             return
         stored = await self._store.keys_in_use()
-        keys = [(one, key) for one in stored if (key := _readable(one)) is not None]
+        keys = [(one, key) for one in stored if (key := _parse_key(one)) is not None]
         self._ids = {key.digest: one.id for one, key in keys}
         self.accepted.replace(key for _, key in keys)
         self._seen = changes
@@ -63,23 +63,25 @@ class KeysInUse:
         """Follow the store until cancelled."""
         beating = asyncio.get_running_loop().create_task(self._beat_regularly())
         try:
-            await self._follow()
+            await self._follow_store()
         finally:
             beating.cancel()
 
     async def _beat_regularly(self) -> None:
+        """Beat at intervals, so that a worker that was stalled is noticed; never returns."""
         while True:
             self.accepted.beats.beat()
             await asyncio.sleep(LOOK_S)
 
-    async def _follow(self) -> None:
+    async def _follow_store(self) -> None:
+        """Read the keys of the store again and again, and store when they were used; never returns."""
         while True:
             pause_s, began_s = LOOK_S, self.accepted.beats.beat()
             try:
                 await self.refresh()
                 if self._clock.monotonic() >= self._use_due_s:
                     self._use_due_s = self._clock.monotonic() + USE_S
-                    await self.write_use()
+                    await self.store_last_use()
             except StoreError as error:
                 log.error("the store failed, and the keys of the store stay as they were: %s", error)
                 pause_s = STORE_PAUSE_S
@@ -89,10 +91,10 @@ class KeysInUse:
     async def close(self) -> None:
         """Store what is not stored yet, if the store can. Idempotent."""
         with suppress(StoreError):
-            await self.write_use()
+            await self.store_last_use()
 
-    async def write_use(self) -> None:
-        """Store when keys were used last, as far as that is not stored yet. Raises StoreError."""
+    async def store_last_use(self) -> None:
+        """Store when keys were last used, as far as that is not stored yet. Raises StoreError."""
         news = {
             digest: used_s
             for digest, used_s in self.accepted.used_s.items()
@@ -106,7 +108,7 @@ class KeysInUse:
             self._written_s.pop(digest, None)
 
 
-def _readable(stored: StoredKey) -> Key | None:
+def _parse_key(stored: StoredKey) -> Key | None:
     """Return a key, or None: its terms are of another version of the gateway, so its rights are unknown."""
     try:
         return build_key(stored)

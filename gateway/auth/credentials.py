@@ -67,7 +67,7 @@ def parse_token(name: bytes, value: bytes | None) -> bytes | None:
     return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
-def find_words(head: RequestHead) -> list[tuple[bytes, bytes]]:
+def find_key_candidates(head: RequestHead) -> list[tuple[bytes, bytes]]:
     """Return the words of a head that may be keys, with their SHA-256: of its fields, its target, and what they encode.
 
     A word may be there several times.
@@ -77,38 +77,39 @@ def find_words(head: RequestHead) -> list[tuple[bytes, bytes]]:
         if len(field.value) <= _USUAL_CHARS:
             words += _usual_words(field)
         else:
-            words += _find_words(field)
+            words += _find_field_words(field)
     if b"?" in head.target:
-        words += _digests(_likely_words(head.target.partition(b"?")[2]))
+        words += _hash_words(_split_likely_words(head.target.partition(b"?")[2]))
     return words
 
 
-def _find_words(field: Field) -> Sequence[tuple[bytes, bytes]]:
+def _find_field_words(field: Field) -> Sequence[tuple[bytes, bytes]]:
+    """Return the words of a field that may be keys, with their SHA-256."""
     name, value = field.name, field.value
     if name in _LIKELY or (b"_" in name and name.replace(b"_", b"-") in _LIKELY):
-        return _digests(_likely_words(value))
-    return _digests(_long_words(value)) if len(value) >= _LONG_CHARS else ()
+        return _hash_words(_split_likely_words(value))
+    return _hash_words(_split_long_words(value)) if len(value) >= _LONG_CHARS else ()
 
 
 #: Most fields come again with each request of a client.
-_usual_words = lru_cache(maxsize=1024)(_find_words)
+_usual_words = lru_cache(maxsize=1024)(_find_field_words)
 
 
-def _digests(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:
+def _hash_words(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:
     return [(word, hashlib.sha256(word).digest()) for word in words]
 
 
-def _long_words(value: bytes) -> set[bytes]:
+def _split_long_words(value: bytes) -> set[bytes]:
     """Return the words of a value that are long enough to rule out a chance match."""
     text = value + b"\n" + unquote_to_bytes(value) if b"%" in value else value
     words = {*text.translate(_AS_PARTS).split(), *text.translate(_AS_WORDS).split()}
     return {word for word in words if len(word) >= _LONG_CHARS}
 
 
-def _likely_words(value: bytes) -> set[bytes]:
+def _split_likely_words(value: bytes) -> set[bytes]:
     """Return the words of a value that often is a key, short ones, too."""
     words = set[bytes]()
-    for reading in _readings(value.replace(_IN_SUBPROTOCOL, b" ")):
+    for reading in _list_readings(value.replace(_IN_SUBPROTOCOL, b" ")):
         parts = reading.translate(_AS_PARTS).split()
         words.update(parts, reading.translate(_AS_WORDS).split())
         if b"=" in reading:
@@ -127,7 +128,7 @@ def find_key_fields(head: RequestHead, keys: Collection[bytes]) -> set[bytes]:
 
 def holds(value: bytes, keys: Collection[bytes]) -> bool:
     """Return whether a value holds one of these keys, also percent-encoded or as a password (RFC 7617)."""
-    for reading in _readings(value):
+    for reading in _list_readings(value):
         for key in keys:
             if key in reading and (len(key) >= _LONG_CHARS or _is_word(key, reading)):
                 return True
@@ -151,7 +152,7 @@ def clean_target(target: bytes, keys: Collection[bytes], *, has_own: bool) -> by
     if not mark or not (keys or has_own):
         return target
     parts = query.split(b"&")
-    kept = [part for part in parts if not (holds(part, keys) or (has_own and _names_credential(part)))]
+    kept = [part for part in parts if not (holds(part, keys) or (has_own and _is_credential_parameter(part)))]
     if len(kept) == len(parts):
         return target
     return path + mark + b"&".join(kept) if kept else path
@@ -163,7 +164,7 @@ def clean_subprotocols(value: bytes) -> bytes:
     return b", ".join(member for member in members if not member.lower().startswith(_IN_SUBPROTOCOL))
 
 
-def _names_credential(part: bytes) -> bool:
+def _is_credential_parameter(part: bytes) -> bool:
     """Return whether a part of a query is a credential. A server may also read `;` as the end of a parameter."""
     names = (unquote_to_bytes(each.partition(b"=")[0]) for each in unquote_to_bytes(part).split(b";"))
     return any(name.lower().translate(None, _JOINTS) in _PARAMETERS for name in names)
@@ -173,8 +174,8 @@ def _is_word(key: bytes, text: bytes) -> bool:
     return re.search(rb"(?<![0-9A-Za-z_-])" + re.escape(key) + rb"(?![0-9A-Za-z_-])", text) is not None
 
 
-def _readings(value: bytes) -> Sequence[bytes]:
-    """Return a value, and what it may encode."""
+def _list_readings(value: bytes) -> Sequence[bytes]:
+    """Return a value, and the texts that it may encode."""
     if b"%" in value:
         return value, unquote_to_bytes(value)
     if value[:6].lower() == _BASIC:

@@ -46,19 +46,19 @@ class HostGuard:
 
     @classmethod
     def from_hosts(cls, hosts: Iterable[str], *, origins: Iterable[str] = (), any_address: bool = False) -> "HostGuard":
-        """`hosts` are names and addresses, with or without a port."""
+        """Build a guard for these hosts (names or addresses, the port is optional) and origins."""
         known = (parse_authority(host) for host in hosts)
         return cls(frozenset(one for one in known if one is not None), any_address, frozenset(origins))
 
     def check(self, head: RequestHead) -> None:
         """Raise GatewayError (host_not_allowed, origin_not_allowed). A request without a host is from no browser."""
-        if head.host is not None and not self._is_ours(parse_authority(head.host.decode("latin-1"))):
+        if head.host is not None and not self._is_gateway_host(parse_authority(head.host.decode("latin-1"))):
             raise GatewayError(
                 "host_not_allowed",
                 "The gateway does not serve this host: if it is yours, add it to 'allowed_hosts'.",
                 param="host",
             )
-        origins = _values(head, b"origin")
+        origins = _get_values(head, b"origin")
         for origin in origins:
             if not self._is_allowed_origin(origin.decode("latin-1"), head):
                 raise _build_foreign_origin_error("origin")
@@ -67,7 +67,7 @@ class HostGuard:
 
     def find_shared_origin(self, head: RequestHead) -> str | None:
         """Return the origin of another page that may read our answers (CORS); None: the request is from none."""
-        origins = _values(head, b"origin")
+        origins = _get_values(head, b"origin")
         origin = origins[0].decode("latin-1").lower() if len(origins) == 1 else ""
         return origin if origin in self.origins else None
 
@@ -85,17 +85,18 @@ class HostGuard:
         asks = head.method == b"OPTIONS" and head.value(b"access-control-request-method") is not None
         return asks and self.find_shared_origin(head) is not None
 
-    def _is_ours(self, authority: Authority | None) -> bool:
+    def _is_gateway_host(self, authority: Authority | None) -> bool:
+        """Return whether an authority is a host of the gateway: allowed, localhost or a loopback address."""
         if authority is None:
             return False
         name, port = authority
         if name == "localhost" or (name, None) in self.hosts or (name, port) in self.hosts:
             return True
-        address = _address(name)
+        address = _parse_address(name)
         return address is not None and (self.any_address or address.is_loopback)
 
     def _is_allowed_origin(self, origin: str, head: RequestHead) -> bool:
-        """Return whether a page is the gateway's own (by the name requested, or an allowed one), or may ask."""
+        """Return whether an origin is the gateway's own, by a requested or allowed name, or configured."""
         if origin.lower() in self.origins:
             return True
         scheme, mark, rest = origin.lower().partition("://")
@@ -107,7 +108,7 @@ class HostGuard:
         if asked is not None and (page[0], page[1] or default) == (asked[0], asked[1] or default):
             return True
         is_plain = page[1] in (None, default)
-        return _address(page[0]) is None and (page in self.hosts or (is_plain and (page[0], None) in self.hosts))
+        return _parse_address(page[0]) is None and (page in self.hosts or (is_plain and (page[0], None) in self.hosts))
 
 
 @lru_cache(maxsize=256)
@@ -117,14 +118,15 @@ def parse_authority(text: str) -> Authority | None:
     if found is None:
         return None
     name = (found[1] or found[2]).lower()
-    address = _address(name)
+    address = _parse_address(name)
     if found[1] is not None and address is None:
         return None
     port = int(found[3]) if found[3] else None
     return (name if address is None else str(address), port)
 
 
-def _address(name: str) -> IPAddress | None:
+def _parse_address(name: str) -> IPAddress | None:
+    """Return the IP address of a host; one of IPv4 in IPv6 as IPv4. None: it is a name."""
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
@@ -135,17 +137,20 @@ def _address(name: str) -> IPAddress | None:
 
 def _is_same_site_or_navigation(head: RequestHead) -> bool:
     """Return whether a request without an Origin comes from no other page, or follows a link."""
-    if _OWN_SITES.issuperset(map(bytes.lower, _values(head, b"sec-fetch-site"))):
+    if _OWN_SITES.issuperset(map(bytes.lower, _get_values(head, b"sec-fetch-site"))):
         return True
-    follows = _values(head, b"sec-fetch-mode") == [b"navigate"] and _values(head, b"sec-fetch-dest") == [b"document"]
+    follows = _get_values(head, b"sec-fetch-mode") == [b"navigate"] and _get_values(head, b"sec-fetch-dest") == [
+        b"document"
+    ]
     return follows and head.method in (b"GET", b"HEAD")
 
 
-def _values(head: RequestHead, name: bytes) -> list[bytes]:
+def _get_values(head: RequestHead, name: bytes) -> list[bytes]:
     return [field.value for field in head.fields if field.name == name]
 
 
 def _build_foreign_origin_error(param: str) -> GatewayError:
+    """Return the error for a request from another site; `param` is the field that shows it."""
     return GatewayError(
         "origin_not_allowed",
         "The gateway refuses requests from other sites: if the page is the gateway's own, add its host to "

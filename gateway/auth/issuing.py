@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gateway.auth.key_policy import build_caller, stored_terms, to_store, too_wide
+from gateway.auth.key_policy import build_caller, find_too_wide_field, parse_stored_terms, serialize_terms
 from gateway.config import Settings
 from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.config.schema.keys import KeyTerms
@@ -62,15 +62,17 @@ class KeyIssuer:
         self._check_enabled()
         if by is not None and terms.tenant is None:
             terms = terms.model_copy(update={"tenant": by.tenant})
-        self._check(terms, by)
+        self._check_terms(terms, by)
         await self._check_names(terms)
         issued = self._make_key(terms, by)
-        added = await self._store.add_key(issued.key, most=MOST, audit=[self._line(issued.key, "created", by, via)])
+        added = await self._store.add_key(
+            issued.key, most=MOST, audit=[self._build_audit_line(issued.key, "created", by, via)]
+        )
         if added == "name_taken":
-            raise _exists(terms.name)
+            raise _build_exists_error(terms.name)
         if added == "full":
             raise GatewayError("too_many_keys", f"There are {MOST} keys already: revoke unused ones.")
-        self._log(issued.key, "created", by)
+        self._log_change(issued.key, "created", by)
         return issued
 
     async def rotate(
@@ -79,26 +81,26 @@ class KeyIssuer:
         """Make a key with the terms of another one, which stays valid for `grace_s` seconds; None: as configured."""
         self._check_enabled()
         old = await self.get_key(key_id, tenant=tenant)
-        issued = self._make_key(terms := stored_terms(old), by)
+        issued = self._make_key(terms := parse_stored_terms(old), by)
         self._check_width(terms, by)
         until_s = issued.key.created_s + (self._settings().runtime_keys.grace if grace_s is None else grace_s)
         new = replace(issued.key, rotated_from=old.id)
-        audit = [self._line(new, "rotated", by, via)]
+        audit = [self._build_audit_line(new, "rotated", by, via)]
         if not await self._store.rotate_key(new, until_s=until_s, audit=audit):
             raise GatewayError(
                 "key_ended", "The key is not valid any more, or was rotated before: rotate the newest one of its name."
             )
-        self._log(new, "rotated", by)
+        self._log_change(new, "rotated", by)
         return IssuedKey(new, issued.text)
 
     async def revoke(self, key_id: str, *, tenant: str, by: Caller | None, via: Via) -> StoredKey:
-        """Revoke a key: it opens nothing any more. Return it as it was."""
+        """Revoke a key, which is invalid from then on. Return it as it was before."""
         key = await self.get_key(key_id, tenant=tenant)
-        author, now_s = _author(by), self._clock.time()
-        audit = [self._line(key, "revoked", by, via)]
+        author, now_s = _get_author_name(by), self._clock.time()
+        audit = [self._build_audit_line(key, "revoked", by, via)]
         if not await self._store.revoke_key(key_id, tenant=tenant, by=author, now_s=now_s, audit=audit):
             raise GatewayError("key_ended", "The key is not valid any more: there is nothing to revoke.")
-        self._log(key, "revoked", by)
+        self._log_change(key, "revoked", by)
         return key
 
     async def get_key(self, key_id: str, *, tenant: str) -> StoredKey:
@@ -117,10 +119,11 @@ class KeyIssuer:
                 "This gateway takes the keys of its configuration only: set 'runtime_keys: {enabled: true}' there.",
             )
 
-    def _check(self, terms: KeyTerms, by: Caller | None) -> None:
+    def _check_terms(self, terms: KeyTerms, by: Caller | None) -> None:
+        """Raise GatewayError for a name, an upstream, an end, limits or rights that a key may not have."""
         settings = self._settings()
         if any(key.name == terms.name for key in settings.keys):
-            raise _exists(terms.name)
+            raise _build_exists_error(terms.name)
         oauth = settings.mcp.serve is not None and settings.mcp.serve.oauth is not None
         if oauth and terms.name.startswith(CALLER_PREFIX):
             text = f"Callers with a token have such names: choose one without {CALLER_PREFIX!r}."
@@ -156,10 +159,12 @@ class KeyIssuer:
                 raise GatewayError("invalid_field", text, param=field)
 
     def _check_width(self, terms: KeyTerms, by: Caller | None) -> None:
-        if by is not None and (wide := too_wide(build_caller(terms), maker=by)) is not None:
+        """Raise GatewayError (key_too_wide) for rights that the maker's own key does not have."""
+        if by is not None and (wide := find_too_wide_field(build_caller(terms), maker=by)) is not None:
             raise GatewayError("key_too_wide", wide.message, param=wide.field)
 
     def _make_key(self, terms: KeyTerms, by: Caller | None) -> IssuedKey:
+        """Return a new key with a random text; the store gets only the hash of the text."""
         text = f"sk-{secrets.token_hex(24)}"
         key = StoredKey(
             id=f"key_{secrets.token_hex(12)}",
@@ -167,27 +172,30 @@ class KeyIssuer:
             name=terms.name,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             hint=text[-_HINT_CHARS:],
-            terms=to_store(terms),
+            terms=serialize_terms(terms),
             created_s=self._clock.time(),
-            created_by=_author(by),
+            created_by=_get_author_name(by),
             expires_s=None if terms.expires is None else terms.expires.timestamp(),
         )
         return IssuedKey(key, text)
 
-    def _line(self, key: StoredKey, what: str, by: Caller | None, via: Via) -> AuditLine:
+    def _build_audit_line(self, key: StoredKey, what: str, by: Caller | None, via: Via) -> AuditLine:
+        """Return the line of the audit log for a change of a key."""
         return AuditLine(
             tenant=key.tenant,
             caller=key.name,
             event=f"key_{what}",
             decision=what,
             rule=key.id,
-            by=_author(by),
+            by=_get_author_name(by),
             via=via,
             created_s=self._clock.time(),
         )
 
-    def _log(self, key: StoredKey, what: str, by: Caller | None) -> None:
-        log.info("the key %r (%s) of the tenant %r was %s by %r", key.name, key.id, key.tenant, what, _author(by))
+    def _log_change(self, key: StoredKey, what: str, by: Caller | None) -> None:
+        log.info(
+            "the key %r (%s) of the tenant %r was %s by %r", key.name, key.id, key.tenant, what, _get_author_name(by)
+        )
 
 
 def _check_budgets(limits: Allowance, usage: UsageSettings) -> None:
@@ -206,9 +214,9 @@ def _check_budgets(limits: Allowance, usage: UsageSettings) -> None:
             )
 
 
-def _author(by: Caller | None) -> str:
+def _get_author_name(by: Caller | None) -> str:
     return ON_THE_STORE if by is None else by.name
 
 
-def _exists(name: str) -> GatewayError:
+def _build_exists_error(name: str) -> GatewayError:
     return GatewayError("key_exists", f"There is a key {name!r} already: choose another name.", param="name")

@@ -52,21 +52,21 @@ def parse_terms(body: Json) -> KeyTerms:
     )
 
 
-def stored_terms(key: StoredKey) -> KeyTerms:
+def parse_stored_terms(key: StoredKey) -> KeyTerms:
     """Return the terms of a stored key. Raises ValidationError for terms that this version does not understand."""
     terms = KeyTerms.model_validate_json(key.terms)
     expires = None if key.expires_s is None else datetime.fromtimestamp(key.expires_s, UTC)
     return terms.model_copy(update={"name": key.name, "tenant": key.tenant, "expires": expires})
 
 
-def to_store(terms: KeyTerms) -> str:
+def serialize_terms(terms: KeyTerms) -> str:
     """Return terms as they are stored: without their end, which has its own column."""
     return terms.model_dump_json(exclude={"expires"}, exclude_defaults=True)
 
 
 def build_key(key: StoredKey) -> Key:
     """Return a stored key as requests are checked by it. Raises ValidationError."""
-    caller = build_caller(stored_terms(key))
+    caller = build_caller(parse_stored_terms(key))
     return Key(bytes.fromhex(key.sha256), replace(caller, bounds=replace(caller.bounds, expires_s=key.expires_s)))
 
 
@@ -78,8 +78,8 @@ class TooWide:
     message: str
 
 
-def too_wide(caller: Caller, *, maker: Caller) -> TooWide | None:
-    """Return in which field a key would allow more than its maker's; None: it does not."""
+def find_too_wide_field(caller: Caller, *, maker: Caller) -> TooWide | None:
+    """Return the field in which a key would allow more than its maker's; None: there is none."""
     own, given = maker.bounds, caller.bounds
     if caller.tenant != maker.tenant:
         return TooWide("tenant", f"Your key makes keys of its own tenant {maker.tenant!r} only: leave 'tenant' out.")
@@ -88,13 +88,13 @@ def too_wide(caller: Caller, *, maker: Caller) -> TooWide | None:
     lists = (("models", given.models, own.models), ("tools", given.tools, own.tools))
     for field, patterns, allowed in lists:
         if allowed and not (patterns and all(_is_covered(pattern, allowed) for pattern in patterns)):
-            return _narrower(field, allowed)
+            return _build_too_wide(field, allowed)
     if own.upstreams and not (given.upstreams and set(given.upstreams) <= set(own.upstreams)):
-        return _narrower("upstreams", own.upstreams)
+        return _build_too_wide("upstreams", own.upstreams)
     if own.networks and not (
         given.networks and all(_is_network_covered(network, own.networks) for network in given.networks)
     ):
-        return _narrower("networks", [str(network) for network in own.networks])
+        return _build_too_wide("networks", [str(network) for network in own.networks])
     if own.expires_s is not None and (given.expires_s is None or given.expires_s > own.expires_s):
         return TooWide("expires", "Your key ends before that: send a time that is not later than the end of your key.")
     if own.limits is not None and (figure := own.limits.find_excess(given.limits)) is not None:
@@ -110,6 +110,7 @@ def _is_covered(pattern: str, allowed: Sequence[str]) -> bool:
 
 
 def _is_network_covered(network: Network, allowed: Sequence[Network]) -> bool:
+    """Return whether a network lies within one of the allowed networks."""
     return any(
         network.version == each.version
         and each.network_address <= network.network_address  # type: ignore[operator]  # of one version
@@ -118,7 +119,7 @@ def _is_network_covered(network: Network, allowed: Sequence[Network]) -> bool:
     )
 
 
-def _narrower(field: str, allowed: Sequence[str]) -> TooWide:
+def _build_too_wide(field: str, allowed: Sequence[str]) -> TooWide:
     return TooWide(field, f"Your key is bound to {', '.join(map(repr, allowed))} itself: send some of these.")
 
 

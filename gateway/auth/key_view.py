@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
-from gateway.auth.key_policy import stored_terms
+from gateway.auth.key_policy import parse_stored_terms
 from gateway.config.schema.keys import KeyTerms, Scope
 from gateway.config.values.scalars import ApprovalMode
 from gateway.contracts.storage.keys import StoredKey
@@ -46,11 +46,11 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
     key: str
 
 
-def key_view(key: StoredKey, *, now_s: float) -> KeyView:
+def build_key_view(key: StoredKey, *, now_s: float) -> KeyView:
     """Return a key that was made at run time, as the API shows it at this time (Unix)."""
     return KeyView(
         id=key.id,
-        **_dump_terms(stored_terms(key)),
+        **_dump_terms(parse_stored_terms(key)),
         state="revoked" if key.revoked_s is not None else "expired" if key.has_ended(now_s) else "valid",
         origin="store",
         hint=f"sk-...{key.hint}",
@@ -64,7 +64,7 @@ def key_view(key: StoredKey, *, now_s: float) -> KeyView:
 
 
 def new_key_view(key: StoredKey, text: str, *, now_s: float) -> NewKeyView:
-    return NewKeyView(**asdict(key_view(key, now_s=now_s)), key=text)
+    return NewKeyView(**asdict(build_key_view(key, now_s=now_s)), key=text)
 
 
 def configured_key_view(key: KeyTerms, *, now_s: float) -> KeyView:

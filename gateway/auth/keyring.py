@@ -17,7 +17,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Protocol
 
 from gateway.auth.beats import Beats
-from gateway.auth.credentials import GATEWAY_HEADER, KEY_HEADERS, find_key_fields, find_words, parse_token, read_fields
+from gateway.auth.credentials import (
+    GATEWAY_HEADER,
+    KEY_HEADERS,
+    find_key_candidates,
+    find_key_fields,
+    parse_token,
+    read_fields,
+)
 from gateway.contracts.caller import LOCAL, Caller, Network
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
@@ -112,7 +119,7 @@ class LentKeys:
 
     def lend(self, key: Key) -> str:
         """Return the token that stands for this key, the same each time."""
-        known = _identity(key)
+        known = _get_identity(key)
         if known not in self._tokens:
             token = self._tokens[known] = "lent-" + secrets.token_urlsafe(32)
             self._keys[token.encode()] = key
@@ -173,7 +180,7 @@ class KeyRing:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether every client that reaches the gateway may do everything."""
+        """Return whether there are no keys, so that every client may do everything."""
         return not self._keys and self._stored is None
 
     def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
@@ -188,8 +195,8 @@ class KeyRing:
         if not tokens:
             raise GatewayError("missing_api_key", _describe_missing_key(upstream_has_key=upstream_has_key))
         for token in tokens:
-            if (key := self._find(token)) is not None:
-                self._check(key, token, head)
+            if (key := self._find_by_token(token)) is not None:
+                self._check_key(key, token, head)
                 head.derived[_ANY] = _CheckedKey(self.state(), key, token)
                 return
         raise invalid_key()
@@ -208,21 +215,21 @@ class KeyRing:
         credentials = head.once(read_fields)
         tokens = [token for name in KEY_HEADERS if (token := parse_token(name, credentials.get(name)))]
         if not upstream_has_key and not parse_token(GATEWAY_HEADER, credentials.get(GATEWAY_HEADER)):
-            tokens = [token for token in tokens if self._find(token) is not None]
+            tokens = [token for token in tokens if self._find_by_token(token) is not None]
         if not tokens:
             raise GatewayError("missing_api_key", _describe_missing_key(upstream_has_key=upstream_has_key))
         token = tokens[0]
-        key = self._find(token)
+        key = self._find_by_token(token)
         if key is None:
             raise invalid_key()
-        self._check(key, token, head)
+        self._check_key(key, token, head)
         if scope not in key.caller.scopes:
             raise GatewayError(
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
         sent = {text for name, value in credentials.items() if (text := parse_token(name, value)) is not None}
-        texts = frozenset((token, *filter(self._find, sent - {token}), *self._find_gateway_keys(head)))
+        texts = frozenset((token, *filter(self._find_by_token, sent - {token}), *self._find_gateway_keys(head)))
         identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *find_key_fields(head, texts))), key, texts)
         head.derived[asked] = _CheckedKey(self.state(), key, token, identity)
         return identity
@@ -261,16 +268,16 @@ class KeyRing:
     def allows(self, key: Key, peer: str | None) -> bool:
         """Return whether a key with which something began may be used now as it was then, from the address `peer`."""
         now = self._find_by_digest(key.digest)
-        if now is None or _identity(now) != _identity(key) or not key.caller.scopes <= now.caller.scopes:
+        if now is None or _get_identity(now) != _get_identity(key) or not key.caller.scopes <= now.caller.scopes:
             return False
         return not now.has_ended(self._now_s()) and now.is_open_to(peer)
 
-    def still_is(self, key: Key, wire: Wire) -> bool:
+    def is_key_current(self, key: Key, wire: Wire) -> bool:
         """Return whether this very key is in use and may be used now, over this connection; and note that it was.
 
         It checks keys that end, or are bound to networks, or can be revoked, before a request uses a remembered plan.
         """
-        if self._find_by_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._is_doubtful(key):
+        if self._find_by_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._may_be_revoked(key):
             return False
         if key.caller.bounds.networks and not key.is_open_to(get_peer_address(wire)):
             return False
@@ -278,7 +285,7 @@ class KeyRing:
         return True
 
     def is_watched(self, key: Key) -> bool:
-        """Return whether a key must be looked at for each request: it ends, is bound to networks, or can be revoked."""
+        """Return whether a key is checked on each request: it ends, is bound to networks, or is stored."""
         bounds = key.caller.bounds
         return bounds.expires_s is not None or bool(bounds.networks) or key.digest not in self._keys
 
@@ -298,19 +305,19 @@ class KeyRing:
         return 0 if self._stored is None else self._stored.version
 
     def _find_checked(self, head: RequestHead, asked: object) -> "_CheckedKey | None":
-        """Return the result for an equal head while the keys were the same. Raises GatewayError as `_check`."""
+        """Return the result for an equal head while the keys were the same. Raises GatewayError as `_check_key`."""
         told: _CheckedKey | None = head.derived.get(asked)
         if told is None or told.state != self.state():
             return None
-        self._check(told.key, told.token, head)
+        self._check_key(told.key, told.token, head)
         return told
 
-    def _check(self, key: Key, token: bytes, head: RequestHead) -> None:
+    def _check_key(self, key: Key, token: bytes, head: RequestHead) -> None:
         """Check that the key of a token of a request may be used now, and note that it was. Raises GatewayError.
 
         The console has checked the address of the person that it sends a request for.
         """
-        if self._is_doubtful(key):
+        if self._may_be_revoked(key):
             text = "This worker stood still, and reads again which keys are valid: send the request again."
             raise GatewayError("overloaded", text, retry_after_s=1)
         key.check_end(self._now_s())
@@ -318,14 +325,15 @@ class KeyRing:
             key.check_network(head.peer)
         self._note_use(key)
 
-    def _is_doubtful(self, key: Key) -> bool:
-        """Return whether a key of the store may be revoked, because the worker stood still."""
+    def _may_be_revoked(self, key: Key) -> bool:
+        """Return whether a stored key may have been revoked while this worker was stalled."""
         return self._stored is not None and self._stored.beats.is_doubtful and key.digest not in self._keys
 
-    def _find(self, token: bytes) -> Key | None:
+    def _find_by_token(self, token: bytes) -> Key | None:
+        """Return the key of a token: a lent one, one of the configuration or one of the store; or None."""
         if self._lent is not None and (lent := self._lent.find_key(token)) is not None:
             now = self._find_by_digest(lent.digest)
-            return now if now is not None and _identity(now) == _identity(lent) else None
+            return now if now is not None and _get_identity(now) == _get_identity(lent) else None
         return self._find_by_text(token)
 
     def _find_gateway_keys(self, head: RequestHead) -> list[bytes]:
@@ -334,7 +342,7 @@ class KeyRing:
         stored: Mapping[bytes, Key] = {} if self._stored is None else self._stored.by_digest
         return [
             word
-            for word, digest in find_words(head)
+            for word, digest in find_key_candidates(head)
             if digest in keys or digest in stored or (lent is not None and lent.find_key(word) is not None)
         ]
 
@@ -355,7 +363,7 @@ class KeyRing:
             self._stored.used_s[key.digest] = self._now_s()
 
 
-def _identity(key: Key) -> tuple[bytes, str, str]:
+def _get_identity(key: Key) -> tuple[bytes, str, str]:
     """Return what stays the same while a key is the same one; its scopes may change."""
     return key.digest, key.caller.name, key.caller.tenant
 
@@ -380,6 +388,7 @@ def invalid_key() -> GatewayError:
 
 
 def _describe_missing_key(*, upstream_has_key: bool) -> str:
+    """Return the advice to a client without a gateway key."""
     if upstream_has_key:
         return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
     return (

@@ -15,7 +15,7 @@ from gateway.config import LoadedConfig
 from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
 from gateway.contracts.storage.store import KeptLine, StoreError, StoreFile
 from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import store_address
+from gateway.registry.stores import get_store_address
 
 #: Lines that are in memory at once.
 PAGE = 1000
@@ -66,7 +66,7 @@ def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
 def store_file(loaded: LoadedConfig, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
     """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is not a file."""
     try:
-        address = store_address(loaded.settings, folder=loaded.folder)
+        address = get_store_address(loaded.settings, folder=loaded.folder)
     except PluginProblem as problem:
         raise AuditError(f"{problem.message}; {instead}") from None
     if address.file is None:

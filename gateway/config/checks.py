@@ -11,15 +11,15 @@ from gateway.config.messages import nearest
 from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.reading.yaml_reader import BROKEN
-from gateway.config.risk_name_check import BUILT_IN, no_such_tool
+from gateway.config.risk_name_check import BUILT_IN, describe_missing_tool
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.serve_checks import check_serve, is_keyless
-from gateway.config.timeout_checks import check_waits
+from gateway.config.timeout_checks import check_timeouts
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import MaskedText
-from gateway.text.confusables import appearance
+from gateway.text.confusables import compute_appearance
 from gateway.text.reserved_names import ServiceNames
 
 # What models accept as the name of a function.
@@ -42,19 +42,19 @@ def check(document: Document) -> None:
     _check_listen(document)
     _check_tls(document)
     check_upstreams(document)
-    check_waits(document)
+    check_timeouts(document)
     check_models(document)
     _check_alternatives(document)
     _check_tools(document)
     _check_services(document)
-    _check_judged(document)
+    _check_judged_tools(document)
     check_serve(document)
     check_decisions(document)
     for feature in collect_checks():
         feature.check_document(document)
 
 
-def set_aside_foreign_keys(document: Document) -> None:
+def drop_foreign_keys(document: Document) -> None:
     """Drop the keys that other programs write into an `mcpServers` block, with a warning for each."""
     for path in list(document.matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
@@ -68,6 +68,7 @@ def set_aside_foreign_keys(document: Document) -> None:
 
 
 def _check_unique(document: Document, paths: Iterable[KeyPath]) -> None:
+    """Report equal values at several of these paths."""
     first: dict[str, KeyPath] = {}
     for path in paths:
         value = document.get(*path)
@@ -88,19 +89,21 @@ def _check_imitations(document: Document) -> None:
         for path in paths:
             name = str(path[-1]) if path in limited else document.get(*path)
             if isinstance(name, str):
-                twin, place = first.setdefault(appearance(name), (name, path))
+                twin, place = first.setdefault(compute_appearance(name), (name, path))
                 if twin != name:
                     at = document.locate(place, key=place in limited)
                     document.complain(path, f"looks like the name of the {what} at {at}: choose one that differs more")
 
 
 def _check_scopes(document: Document) -> None:
+    """Report keys with an empty list of scopes."""
     for path in document.matches("keys", "*", "scopes"):
         if document.get(*path) == []:
             document.complain(path, "expected at least one scope: without any the key may do nothing")
 
 
 def _check_declared(document: Document) -> None:
+    """Report names of upstreams, chains and prompts that are used but not declared."""
     upstreams = [document.get(*path) for path in document.matches("upstreams", "*", "name")]
     _check_reference(document, ("context", "upstream"), upstreams)
     for path in document.matches("models", "*", "use", "*", "upstream"):
@@ -156,6 +159,7 @@ def _check_listen(document: Document) -> None:
 
 
 def _check_tls(document: Document) -> None:
+    """Report TLS settings without a TLS URL, and warn of credential headers without a key."""
     for path in document.matches("upstreams", "*"):
         tls = [given[-1] for given in document.matches_below((*path, "tls"))]
         places = [(*path, "base_url"), *((*one, "url") for one in document.matches_below((*path, "endpoints")))]
@@ -172,6 +176,7 @@ def _check_tls(document: Document) -> None:
 
 
 def _check_alternatives(document: Document) -> None:
+    """Report prompts, MCP servers and webhooks that set none, or several, of alternative keys."""
     for path in document.matches("prompts", "*"):
         _check_exactly_one(document, path, "text", "file")
     for path in document.matches("mcp", "servers", "*"):
@@ -210,19 +215,20 @@ def _check_services(document: Document) -> None:
         names.add(name)
 
 
-def _check_judged(document: Document) -> None:
-    """Report rules and assessors for tools that do not exist. Plugins' tools have no names before they are built."""
+def _check_judged_tools(document: Document) -> None:
+    """Report risk rules and assessors for tools that do not exist, except tools of plugins."""
     tools = document.get("tools")
     if set(tools if isinstance(tools, dict) else ()) - BUILT_IN:
         return
     sections: tuple[Literal["rules", "assessors"], ...] = ("rules", "assessors")
     for section in sections:
         for path in document.matches("risk", section, "*"):
-            if (problem := no_such_tool(section, str(path[-1]))) is not None:
+            if (problem := describe_missing_tool(section, str(path[-1]))) is not None:
                 document.complain(path, problem, key=True)
 
 
 def _check_exactly_one(document: Document, path: KeyPath, *keys: str) -> None:
+    """Report a section that sets none or several of the keys."""
     if not isinstance(document.get(*path), dict):
         return
     given = [key for key in keys if document.get(*path, key) is not None]

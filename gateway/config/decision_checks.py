@@ -31,7 +31,7 @@ def check_decisions(document: Document) -> None:
             document.complain(path, "needs the console, which is off: the page of a link is one of it", key=True)
 
 
-def decision_warnings(settings: Settings) -> Iterator[str]:
+def list_decision_warnings(settings: Settings) -> Iterator[str]:
     """Yield likely mistakes in the rules for approvers: for `gateway check-config`."""
     refuses = settings.approvals.self_ == "refuse"
     both = [key.name for key in settings.keys if {"context", "approve"} <= set(key.scopes)]
@@ -46,11 +46,11 @@ def decision_warnings(settings: Settings) -> Iterator[str]:
         return  # the configuration does not name all approvers
     for key in settings.keys:
         if not {"context", "tools"}.isdisjoint(key.scopes):
-            yield from _too_few(settings, key, refuses=refuses)
+            yield from _list_too_few_deciders(settings, key, refuses=refuses)
 
 
-def _too_few(settings: Settings, key: KeySettings, *, refuses: bool) -> Iterator[str]:
-    """Yield what cannot be approved of the calls of a key, as too few may decide on them."""
+def _list_too_few_deciders(settings: Settings, key: KeySettings, *, refuses: bool) -> Iterator[str]:
+    """Yield warnings about calls of a key that too few keys may approve."""
     links = {entry.links.as_ for entry in settings.approvals.notify if entry.links is not None}
     names = {one.name for one in settings.keys if "approve" in one.scopes and one.tenant_name == key.tenant_name}
     able = len(names - {key.name} if refuses else names) + len(links)

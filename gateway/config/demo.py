@@ -21,6 +21,6 @@ def add_demo_tools(document: Document) -> None:
             document.put(("tools", name), {}, place=document.locate(()))
 
 
-def is_of_first_visit(category: str, called: Collection[str], *, tools: Collection[str]) -> bool:
-    """Return whether a workflow is one for a first visit, and calls a tool of a first visit that is off."""
+def is_demo_workflow(category: str, called: Collection[str], *, tools: Collection[str]) -> bool:
+    """Return whether a demo workflow calls a demo tool that is off."""
     return category == CATEGORY and any(tool.startswith(PREFIX) and tool not in tools for tool in called)

@@ -41,7 +41,7 @@ class Document:
 
         An index is at most the length of its list.
         """
-        self._forget(path)
+        self._forget_places(path)
         self._keys[path] = self._values[path] = place
         for length in range(len(path)):
             self._keys.setdefault(path[:length], place)
@@ -52,7 +52,7 @@ class Document:
         """Remove a key of a section, if it is there."""
         parent = self.get(*path[:-1])
         if isinstance(parent, dict) and path[-1] in parent:
-            self._forget(path)
+            self._forget_places(path)
             self.tree = _assign(self.tree, path[:-1], {key: value for key, value in parent.items() if key != path[-1]})
 
     def matches(self, *pattern: str) -> Iterator[KeyPath]:
@@ -87,7 +87,8 @@ class Document:
         self._problems.append((SourceLocation(source), (), message))
 
     def warn(self, path: KeyPath, message: str) -> None:
-        self._warnings.append(str(self._problem(self.locate(path, key=True), path, message)))
+        """Add a warning about the value at `path`."""
+        self._warnings.append(str(self._build_problem(self.locate(path, key=True), path, message)))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._warnings)
@@ -97,14 +98,15 @@ class Document:
         if not self._problems:
             return
         ordered = sorted(self._problems, key=lambda entry: (not entry[0].line, entry[0].line, entry[0].column))
-        raise ConfigError(tuple(dict.fromkeys(self._problem(*entry) for entry in ordered)))
+        raise ConfigError(tuple(dict.fromkeys(self._build_problem(*entry) for entry in ordered)))
 
-    def _problem(self, place: SourceLocation, path: KeyPath, message: str) -> Problem:
+    def _build_problem(self, place: SourceLocation, path: KeyPath, message: str) -> Problem:
         """Build a Problem. A variable or flag names its own path already, so only a deeper path is added."""
         is_its_own = not place.line and self._values.get(path) == place
         return Problem(str(place), "" if is_its_own else format_path(path), message)
 
-    def _forget(self, path: KeyPath) -> None:
+    def _forget_places(self, path: KeyPath) -> None:
+        """Drop the places of the value at `path` and of all below it."""
         if path not in self._values:
             return
         for places in (self._keys, self._values):
@@ -113,6 +115,7 @@ class Document:
 
 
 def _assign(node: object, path: KeyPath, value: object) -> object:
+    """Return a copy of `node` with the value at `path`; lists and sections on the way are created."""
     if not path:
         return value
     segment, rest = path[0], path[1:]

@@ -19,7 +19,7 @@ _WITHOUT_MODES: Final = frozenset(
 
 
 def refused_access(place: Path, mode: int) -> str | None:
-    """Return why a file of this mode (`st_mode`) is not used, with the next step; None: it may be."""
+    """Return the fault of a file with this `st_mode`, with the next step; None: it may be used."""
     if mode & stat.S_IWOTH and _keeps_modes(place):
         return f"{str(place)!r} can be written by everybody, so it is not used: chmod o-w {shlex.quote(str(place))}"
     return None
@@ -52,10 +52,10 @@ def _keeps_modes(place: Path) -> bool:
         device, mounts = place.stat().st_dev, Path("/proc/self/mountinfo").read_text()
     except (OSError, ValueError):
         return True
-    return file_system(device, mounts) not in _WITHOUT_MODES
+    return find_file_system_type(device, mounts) not in _WITHOUT_MODES
 
 
-def file_system(device: int, mounts: str) -> str | None:
+def find_file_system_type(device: int, mounts: str) -> str | None:
     """Return the type of the file system of a device, by /proc/self/mountinfo (proc(5)); None: it is not there."""
     number = f"{os.major(device)}:{os.minor(device)}"
     for fields in map(str.split, mounts.splitlines()):

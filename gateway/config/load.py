@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.checks import check, set_aside_foreign_keys
+from gateway.config.checks import check, drop_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
 from gateway.config.feature_checks import collect_checks
@@ -59,7 +59,7 @@ def load(
     """
     folder = _get_folder(path)
     text = None if path is None else _read_config(path)
-    document = _read(path, text, environ=environ, folder=folder)
+    document = _read_draft(path, text, environ=environ, folder=folder)
     empty = not document.tree and path is not None
     if path is not None and (loose := loose_access(path)) is not None:
         document.warn((), loose)
@@ -67,7 +67,7 @@ def load(
     apply_variables(document, environ, root=Settings)
     apply_flags(document, flags)
     add_demo_tools(document)
-    set_aside_foreign_keys(document)
+    drop_foreign_keys(document)
     read_companions(document)
     settings: Settings | None = None
     try:
@@ -102,7 +102,7 @@ def _read_config(path: Path) -> str:
         raise ConfigError((Problem(str(path), "", str(error)),)) from None
 
 
-def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Document:
+def _read_draft(path: Path | None, text: str | None, *, environ: Mapping[str, str], folder: Path) -> Document:
     """Read the file into a draft. A file that cannot be read to its end is reported alone: the rest is uncertain."""
     if path is None or text is None:
         return Document(YamlSource(tree={}), file="configuration", folder=folder)

@@ -68,13 +68,13 @@ def describe_error(details: ErrorDetails, path: KeyPath, *, root: type[Section])
     found = describe_kind(details.get("input"))
     match details["type"]:
         case "extra_forbidden":
-            return _unknown_key(path, root=root)
+            return _describe_unknown_key(path, root=root)
         case "missing":
             return "this key is required"
         case "literal_error":
             given = details.get("input")
             retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
-            return retired or _not_a_choice(given, find_type(root, path))
+            return retired or _describe_wrong_choice(given, find_type(root, path))
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
             example = _EXAMPLES.get(str(path[0])) if len(path) == 2 else None
             return f"expected a section (lines of key: value), found {found}{f': write {example}' if example else ''}"
@@ -86,17 +86,18 @@ def describe_error(details: ErrorDetails, path: KeyPath, *, root: type[Section])
             return details["msg"]
 
 
-def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
+def _describe_unknown_key(path: KeyPath, *, root: type[Section]) -> str:
+    """Return the message about an unknown key, with a hint if another program or place has it."""
     if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
         return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
     if len(path) == 1 and (instead := _ELSEWHERE.get(str(path[0]))) is not None:
         return f"unknown key {quote_word(str(path[0]))}: {instead}"
     section = strip(find_type(root, path[:-1]))
     fields = section.model_fields.items() if is_section(section) else ()
-    return unknown_key(str(path[-1]), [field.alias or name for name, field in fields])
+    return format_unknown_key(str(path[-1]), [field.alias or name for name, field in fields])
 
 
-def unknown_key(word: str, known: Iterable[str]) -> str:
+def format_unknown_key(word: str, known: Iterable[str]) -> str:
     """Return the message about a key that is not `known` in its section."""
     keys = sorted(known)
     hint = nearest(word, keys)
@@ -105,7 +106,8 @@ def unknown_key(word: str, known: Iterable[str]) -> str:
     return f"unknown key {quote_word(word)}{hint}"
 
 
-def _not_a_choice(value: object, annotation: object) -> str:
+def _describe_wrong_choice(value: object, annotation: object) -> str:
+    """Return the message about a value outside of the choices, with the nearest choice."""
     choices = [str(choice) for choice in get_args(strip(annotation))]
     hint = nearest(value, choices) if isinstance(value, str) else ""
     return f"expected one of {', '.join(choices)}{hint}"

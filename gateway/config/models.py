@@ -14,6 +14,7 @@ def check_models(document: Document) -> None:
 
 
 def _check_repeats(document: Document, path: KeyPath) -> None:
+    """Report a model that an alias tries twice at the same upstream."""
     first: dict[tuple[str, object], KeyPath] = {}
     for use in document.matches_below(path):
         model, upstream = document.get(*use, "model"), document.get(*use, "upstream")

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath, format_path
-from gateway.config.reading.secret_files import companions
+from gateway.config.reading.secret_files import list_companions
 from gateway.config.schema.context import WorkflowsSettings
 from gateway.config.schema.settings import DEFAULT_STORE, Plugins
 from gateway.config.schema.tools import find_built_in_settings
@@ -42,18 +42,18 @@ class _Own:
 
 def check_places(document: Document) -> None:
     """Report missing paths, and paths that give a model more than was intended, of tools that come with the gateway."""
-    tools = list(_tools(document))
+    tools = list(_list_tools(document))
     own = (
         list(_list_gateway_files(document)) if tools else []
     )  # without tools the plugin of the store is not imported here
     for options, plugin, folder in tools:
-        _check(document, options, plugin, own, folder=folder)
+        _check_tool_paths(document, options, plugin, own, folder=folder)
 
 
 def check_store(document: Document, store: Path) -> None:
     """Report tools that come with the gateway and reach the file of a store that does not."""
-    for options, plugin, folder in _tools(document):
-        _check(document, options, plugin, [_Own(_STORE, store)], folder=folder)
+    for options, plugin, folder in _list_tools(document):
+        _check_tool_paths(document, options, plugin, [_Own(_STORE, store)], folder=folder)
 
 
 def check_reach(document: Document, options: KeyPath, plugin: Plugin[Any, Any], *, store: Path | None) -> None:
@@ -62,10 +62,10 @@ def check_reach(document: Document, options: KeyPath, plugin: Plugin[Any, Any], 
     `store`: the file of a store that does not come with the gateway.
     """
     own = [*_list_gateway_files(document), *([_Own(_STORE, store)] if store is not None else [])]
-    _check(document, options, plugin, own, folder=Path())
+    _check_tool_paths(document, options, plugin, own, folder=Path())
 
 
-def _tools(document: Document) -> Iterator[tuple[KeyPath, Plugin[Any, Any], Path]]:
+def _list_tools(document: Document) -> Iterator[tuple[KeyPath, Plugin[Any, Any], Path]]:
     """Yield the settings and the plugins of tools that come with the gateway, and where relative paths begin."""
     for path in document.matches("tools", "*"):
         use = document.get(*path, "use")
@@ -75,16 +75,17 @@ def _tools(document: Document) -> Iterator[tuple[KeyPath, Plugin[Any, Any], Path
             yield (*path, "with"), plugin_of_ours("tools", use), Path()
 
 
-def _check(
+def _check_tool_paths(
     document: Document, options: KeyPath, plugin: Plugin[Any, Any], own: Sequence[_Own], *, folder: Path
 ) -> None:
+    """Report the paths of a tool that are missing, or reach a file of the gateway."""
     settings = document.get(*options)
     if settings is not None and not isinstance(settings, dict):
         return
     for path, reach in _list_reaches(document, options, plugin, settings or {}, folder=folder):
         # A plugin's own `with:` is its own business, as far as it is only missing.
-        if options[-1] == "with" or _is_there(document, path, reach):
-            _check_own(document, path, reach, own)
+        if options[-1] == "with" or _check_presence(document, path, reach):
+            _check_gateway_files(document, path, reach, own)
 
 
 def _list_reaches(
@@ -102,7 +103,7 @@ def _list_reaches(
                 return
             right = {key: value for key, value in right.items() if key not in wrong}
     try:
-        reaches = [_whole(reach) for reach in plugin.reaches(config)]
+        reaches = [_validate_reach(reach) for reach in plugin.reaches(config)]
     except Exception as error:  # a plugin's code may raise anything
         document.complain(options, f"its plugin does not report what it reaches: {type(error).__name__}: {error}")
         return
@@ -114,8 +115,8 @@ def _list_reaches(
             yield path, reach
 
 
-def _whole(reach: Reach) -> Reach:
-    """Return what a plugin reports. Raises ValueError and TypeError for what cannot be checked."""
+def _validate_reach(reach: Reach) -> Reach:
+    """Return a path that a plugin reports, normalized. Raises ValueError or TypeError if invalid."""
     place, key = Path(reach.place), tuple(reach.key)
     if not key or not all(isinstance(part, str | int) for part in key):
         raise ValueError(f"{key!r} is no key of a setting")
@@ -124,7 +125,7 @@ def _whole(reach: Reach) -> Reach:
     return replace(reach, key=key, place=place)
 
 
-def store_file(url: object, *, folder: Path) -> Path | None:
+def get_store_file(url: object, *, folder: Path) -> Path | None:
     """Return the file of a store's URL in the tree. None: it names no file, or no built-in store has such URLs."""
     text = url.reveal() if isinstance(url, Secret) else url
     scheme = text.partition(":")[0] if isinstance(text, str) else ""
@@ -132,7 +133,8 @@ def store_file(url: object, *, folder: Path) -> Path | None:
     return None if address is None else address(str(text), folder).file
 
 
-def _is_there(document: Document, path: KeyPath, given: Reach) -> bool:
+def _check_presence(document: Document, path: KeyPath, given: Reach) -> bool:
+    """Return whether a given path exists and is of the right kind; report it if not."""
     place, quoted = str(given.place), shlex.quote(str(given.place))
     try:
         exists = given.place.exists()
@@ -158,20 +160,21 @@ def _is_there(document: Document, path: KeyPath, given: Reach) -> bool:
 
 
 def _list_gateway_files(document: Document) -> Iterator[_Own]:
+    """Yield the files and folders of the gateway: configuration, store, secrets and code."""
     if document.path is not None:
         yield _Own("the configuration", document.path)
     url = document.get("store")
-    if (store := store_file(DEFAULT_STORE if url is None else url, folder=document.folder)) is not None:
+    if (store := get_store_file(DEFAULT_STORE if url is None else url, folder=document.folder)) is not None:
         yield _Own(_STORE, store)
-    for path in companions(document):
-        for place in _path(document, path):
+    for path in list_companions(document):
+        for place in _list_path(document, path):
             yield _Own(f"the file of {format_path(path)}", place)
     for section, declared in _CODE.items():
-        for place in _path(document, (section, "folder"), default=declared.model_fields["folder"].default):
+        for place in _list_path(document, (section, "folder"), default=declared.model_fields["folder"].default):
             yield _Own(f"the {section}", place, secret=False, code=True)
 
 
-def _path(document: Document, path: KeyPath, default: object = None) -> Iterator[Path]:
+def _list_path(document: Document, path: KeyPath, default: object = None) -> Iterator[Path]:
     """Yield the path at one key. An invalid one is reported elsewhere."""
     value = document.get(*path)
     try:
@@ -180,7 +183,8 @@ def _path(document: Document, path: KeyPath, default: object = None) -> Iterator
         return
 
 
-def _check_own(document: Document, path: KeyPath, given: Reach, own: Sequence[_Own]) -> None:
+def _check_gateway_files(document: Document, path: KeyPath, given: Reach, own: Sequence[_Own]) -> None:
+    """Report a tool's path that reaches files of the gateway; only warn if it is read-only."""
     reached = [one for one in own if (given.writable or one.secret) and _reaches(given, one)]
     if not reached:
         return

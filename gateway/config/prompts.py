@@ -7,7 +7,7 @@ from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, read_text
 from gateway.config.schema.context import Prompt
 
 
-def prompt_texts(prompts: Mapping[str, Prompt]) -> dict[str, str]:
+def read_prompt_texts(prompts: Mapping[str, Prompt]) -> dict[str, str]:
     """Return the texts by the names of their prompts. Raises ConfigError for every file that cannot be read.
 
     A file system may hang: call it where the configuration is loaded, before you call it on an event loop.

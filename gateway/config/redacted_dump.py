@@ -30,12 +30,13 @@ _USES: Final[Mapping[type[BaseModel], PluginKind]] = {StageUse: "stages", Assess
 _MASKED: Final = frozenset(((KeySettings, "sha256"),))
 
 
-def shown_settings(settings: Settings) -> Json:
-    """Return all settings, defaults included."""
-    return _section(settings)
+def redact_settings(settings: Settings) -> Json:
+    """Return all settings, with defaults, as JSON in which every possible secret is masked."""
+    return _redact_section(settings)
 
 
 def _redact_value(value: object) -> object:
+    """Return a value as JSON, with masked texts in place of secrets and unknown types."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -48,17 +49,18 @@ def _redact_value(value: object) -> object:
         case datetime():
             return format_time(value)
         case ToolsSettings():
-            return {name: _tool(name, tool) for name, tool in value.all.items()}
+            return {name: _redact_tool(name, tool) for name, tool in value.all.items()}
         case BaseModel():
-            return _section(value)
+            return _redact_section(value)
         case Mapping():
-            return {_key(key): _redact_value(inner) for key, inner in value.items()}
+            return {_redact_key(key): _redact_value(inner) for key, inner in value.items()}
         case list() | tuple():
             return [_redact_value(inner) for inner in value]
     return MASK
 
 
-def _section(section: BaseModel) -> Json:
+def _redact_section(section: BaseModel) -> Json:
+    """Return a section as JSON; secrets and unknown plugin options are masked."""
     kind, options = _USES.get(type(section)), getattr(section, "with_", None)
     shown: Json = {}
     for name, field in type(section).model_fields.items():
@@ -66,37 +68,40 @@ def _section(section: BaseModel) -> Json:
         if (type(section), name) in _MASKED:
             shown[name] = MASK
         elif name == "with_":
-            shown["with"] = MASK if kind is None else _of_plugin(kind, getattr(section, "use", ""), options or {})
+            shown["with"] = (
+                MASK if kind is None else _redact_plugin_options(kind, getattr(section, "use", ""), options or {})
+            )
         else:
             shown[field.alias or name] = _redact_value(value)
     return shown
 
 
-def _tool(name: str, tool: BaseModel) -> Json:
+def _redact_tool(name: str, tool: BaseModel) -> Json:
     if not isinstance(tool, PluginTool):
-        return _section(tool)
-    return {**_section(tool), "with": _of_plugin("tools", tool.use or name, tool.with_)}
+        return _redact_section(tool)
+    return {**_redact_section(tool), "with": _redact_plugin_options("tools", tool.use or name, tool.with_)}
 
 
-def _of_plugin(kind: PluginKind, name: str, options: Mapping[str, object]) -> object:
+def _redact_plugin_options(kind: PluginKind, name: str, options: Mapping[str, object]) -> object:
+    """Return the options of a plugin as JSON, masked unless its settings class makes them known."""
     if name in plugin_names(kind):
         try:
             typed = plugin_of_ours(kind, name).config.model_validate(mask(options))
         except ValidationError:
-            return _without_texts(options)
-        written = _section(typed)
+            return _mask_texts(options)
+        written = _redact_section(typed)
         return {key: value for key, value in written.items() if key in options}
-    return _without_texts(options)
+    return _mask_texts(options)
 
 
-def _key(key: object) -> str:
+def _redact_key(key: object) -> str:
     return MASK if isinstance(key, MaskedText) else str(key)
 
 
-def _without_texts(value: object) -> object:
+def _mask_texts(value: object) -> object:
     """Return free-form content with every text masked."""
     if isinstance(value, Mapping):
-        return {_key(key): _without_texts(inner) for key, inner in value.items()}
+        return {_redact_key(key): _mask_texts(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_texts(inner) for inner in value]
+        return [_mask_texts(inner) for inner in value]
     return value if value is None or isinstance(value, bool | int | float) else MASK

@@ -15,7 +15,7 @@ _MOST_NAMES_SHOWN: Final = 12
 _GLOB: Final = frozenset("*?[")
 
 
-def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Collection[str] = ()) -> str | None:
+def describe_missing_tool(section: Literal["rules", "assessors"], name: str, tools: Collection[str] = ()) -> str | None:
     """Return the problem with a name. None: a tool has it, or may have it one day.
 
     `tools` are the plugins' tools. Tools of services (`service.tool`) come and go, and a rule may be there first.
@@ -30,7 +30,7 @@ def no_such_tool(section: Literal["rules", "assessors"], name: str, tools: Colle
     return f"there is no tool {quote_word(name)}{nearest(name, names) or f'; there are: {listed}'}"
 
 
-def idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:
+def describe_idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:
     """Return a warning about a glob that fits no tool today. None: one fits, or one of a service may.
 
     `tools` are the enabled tools, `services` the names of configured MCP servers.

@@ -49,6 +49,7 @@ def _check_workflows(document: Document) -> None:
 
 
 def _check_tenant(document: Document) -> None:
+    """Report a missing or doubled tenant setting of `mcp.serve.oauth`, and empty scopes."""
     given = [key for key in ("tenant", "tenant_claim") if document.get(*_OAUTH, key) is not None]
     if not given:
         document.complain(_OAUTH, "expected tenant or tenant_claim: whose approvals and runs do these callers share?")

@@ -6,14 +6,14 @@ from gateway.config.schema.upstreams import BreakerSettings, Health, TimeoutsSet
 from gateway.config.values.units import parse_duration
 
 
-def check_waits(document: Document) -> None:
+def check_timeouts(document: Document) -> None:
     """Report times of upstreams that can never apply; warn of queues that outlast a stage of a chain."""
-    shortest = _shortest_stage(document)
+    shortest = _find_shortest_stage(document)
     for upstream in document.matches("upstreams", "*"):
         _check_breaker(document, (*upstream, "breaker"))
         _check_health(document, (*upstream, "health"))
         _check_hedge(document, upstream)
-        wait_s = _seconds(document, (*upstream, "queue", "wait"))
+        wait_s = _read_seconds(document, (*upstream, "queue", "wait"))
         if shortest is not None and wait_s is not None and wait_s >= shortest[0]:
             most_s, stage = shortest
             text = f"is not shorter than the 'timeout' of a stage at {document.locate(stage)} ({most_s:g} s), so its"
@@ -21,11 +21,12 @@ def check_waits(document: Document) -> None:
 
 
 def _check_breaker(document: Document, breaker: KeyPath) -> None:
+    """Report a breaker whose `open` is longer than `longest`."""
     if not isinstance(document.get(*breaker), dict):
         return
     usual = BreakerSettings()
-    open_s = _seconds(document, (*breaker, "open"), usual.open)
-    longest_s = _seconds(document, (*breaker, "longest"), usual.longest)
+    open_s = _read_seconds(document, (*breaker, "open"), usual.open)
+    longest_s = _read_seconds(document, (*breaker, "longest"), usual.longest)
     if open_s is not None and longest_s is not None and open_s > longest_s:
         given = "longest" if document.get(*breaker, "longest") is not None else "open"
         text = f"'open' ({open_s:g} s) is longer than 'longest' ({longest_s:g} s), the longest time without requests"
@@ -33,11 +34,12 @@ def _check_breaker(document: Document, breaker: KeyPath) -> None:
 
 
 def _check_health(document: Document, health: KeyPath) -> None:
+    """Report health checks whose `timeout` is longer than their `interval`."""
     if not isinstance(document.get(*health), dict):
         return
     usual = Health()
-    timeout_s = _seconds(document, (*health, "timeout"), usual.timeout)
-    interval_s = _seconds(document, (*health, "interval"), usual.interval)
+    timeout_s = _read_seconds(document, (*health, "timeout"), usual.timeout)
+    interval_s = _read_seconds(document, (*health, "interval"), usual.interval)
     if timeout_s is not None and interval_s is not None and timeout_s > interval_s:
         given = "timeout" if document.get(*health, "timeout") is not None else "interval"
         text = f"'timeout' ({timeout_s:g} s) is longer than 'interval' ({interval_s:g} s): a check has to end before"
@@ -45,8 +47,9 @@ def _check_health(document: Document, health: KeyPath) -> None:
 
 
 def _check_hedge(document: Document, upstream: KeyPath) -> None:
-    hedge_s = _seconds(document, (*upstream, "hedge"))
-    first_s = _seconds(document, (*upstream, "timeouts", "first_byte"), TimeoutsSettings().first_byte)
+    """Report a `hedge` that is not shorter than `timeouts.first_byte`."""
+    hedge_s = _read_seconds(document, (*upstream, "hedge"))
+    first_s = _read_seconds(document, (*upstream, "timeouts", "first_byte"), TimeoutsSettings().first_byte)
     if hedge_s is not None and first_s is not None and hedge_s >= first_s:
         text = (
             f"is not shorter than timeouts.first_byte ({first_s:g} s), which ends the request before: choose a shorter"
@@ -54,14 +57,14 @@ def _check_hedge(document: Document, upstream: KeyPath) -> None:
         document.complain((*upstream, "hedge"), f"{text} one, such as the time in which most answers begin")
 
 
-def _shortest_stage(document: Document) -> tuple[float, KeyPath] | None:
+def _find_shortest_stage(document: Document) -> tuple[float, KeyPath] | None:
     """Return the shortest `timeout` that a stage is given, in seconds, with its path; None: no stage has one."""
     paths = document.matches("chains", "*", "*", "with", "timeout")
-    found = [(seconds, path) for path in paths if (seconds := _seconds(document, path)) is not None]
+    found = [(seconds, path) for path in paths if (seconds := _read_seconds(document, path)) is not None]
     return min(found, key=lambda one: one[0], default=None)
 
 
-def _seconds(document: Document, path: KeyPath, usual: float | None = None) -> float | None:
+def _read_seconds(document: Document, path: KeyPath, usual: float | None = None) -> float | None:
     """Return a time in seconds, or `usual` if none is given; None for a wrong one, which others report."""
     value = document.get(*path)
     if value is None:

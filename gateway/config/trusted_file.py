@@ -32,12 +32,12 @@ def read_trusted_file(file: Path, *, folder: Path, user: int | None = None) -> b
                     f"{str(file)!r} is behind a link that leads out of {str(folder)!r}: put the file itself there"
                 )
         for place in dict.fromkeys((*_walk_down(home, parent), *_walk_down(home, real.parent))):
-            _check(place, place.stat(), user=user)
+            _check_owner_and_mode(place, place.stat(), user=user)
         if not real.is_file():
             raise UnsafePluginError(f"{str(file)!r} is no ordinary file")
         # What was resolved has no link in it any more; a pipe must not hold the start up.
         with os.fdopen(os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            _check(real, os.fstat(opened.fileno()), user=user)
+            _check_owner_and_mode(real, os.fstat(opened.fileno()), user=user)
             source = opened.read(MAX_SOURCE_BYTES + 1)
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
@@ -55,7 +55,8 @@ def _walk_down(home: Path, place: Path) -> Iterator[Path]:
         yield home
 
 
-def _check(place: Path, facts: os.stat_result, *, user: int) -> None:
+def _check_owner_and_mode(place: Path, facts: os.stat_result, *, user: int) -> None:
+    """Raise UnsafePluginError for a file that others can write, or that another user owns."""
     if facts.st_mode & _OTHERS_WRITE:
         raise UnsafePluginError(
             f"{str(place)!r} can be written by others than its owner, so it is not imported: "

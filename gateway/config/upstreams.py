@@ -20,7 +20,7 @@ def check_upstreams(document: Document) -> None:
     """Report upstreams without a place, or that cannot stand in for each other; warn of what gets no request."""
     upstreams = list(document.matches("upstreams", "*"))
     for path in upstreams:
-        for url in ((*path, "base_url"), *_urls(document, path)):
+        for url in ((*path, "base_url"), *_list_urls(document, path)):
             _check_base_url(document, url)
         _check_endpoints(document, path)
     _check_fallbacks(document, upstreams)
@@ -29,7 +29,7 @@ def check_upstreams(document: Document) -> None:
     _warn_of_taken_models(document, upstreams)
 
 
-def _urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
+def _list_urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
     """Yield the paths of the URLs of its endpoints."""
     for endpoint in document.matches_below((*upstream, "endpoints")):
         yield (*endpoint, "url")
@@ -45,7 +45,7 @@ def _check_endpoints(document: Document, upstream: KeyPath) -> None:
         document.complain(upstream, "expected 'base_url', or 'endpoints' with a 'url' each")
     names: dict[str, KeyPath] = {}
     for path in endpoints:
-        name = document.get(*path, "name") or _authority(document.get(*path, "url"))
+        name = document.get(*path, "name") or _get_authority(document.get(*path, "url"))
         if isinstance(name, str) and (twin := names.setdefault(name, path)) != path:
             place = document.locate(twin)
             document.complain(path, f"{quote_word(name)} stands for the endpoint at {place}, too: give each a 'name'")
@@ -90,7 +90,7 @@ def _has_key(document: Document, upstream: KeyPath) -> bool:
     return any(key is not None for key in (document.get(*upstream, "api_key"), *below))
 
 
-def _authority(url: object) -> object:
+def _get_authority(url: object) -> object:
     return url.partition("://")[2].partition("/")[0] if isinstance(url, str) else None
 
 
@@ -108,8 +108,8 @@ def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
     fallbacks = {document.get(*path) for path in document.matches("upstreams", "*", "fallback", "*")}
     for upstream in upstreams:
         name = str(document.get(*upstream, "name"))
-        own = list(_texts(document, (*upstream, "paths")))
-        paths = own or list(_texts(document, ("passthrough", "paths"))) or list(Passthrough().paths)
+        own = list(_list_texts(document, (*upstream, "paths")))
+        paths = own or list(_list_texts(document, ("passthrough", "paths"))) or list(Passthrough().paths)
         taken = {path: owners[bare] for path in paths if (bare := path.rstrip("/")) in owners}
         owners = {path.rstrip("/"): name for path in paths} | owners
         if own or (document.get("context", "upstream") != name and name not in fallbacks):
@@ -117,6 +117,7 @@ def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
 
 
 def _warn_of_paths(document: Document, upstream: KeyPath, taken: Mapping[str, str], *, rest: int) -> None:
+    """Warn of an upstream whose paths belong to earlier upstreams in passthrough."""
     if not taken:
         return
     some = ", ".join(f"{path!r} belongs to upstream {owner!r}" for path, owner in taken.items())
@@ -131,7 +132,7 @@ def _warn_of_taken_models(document: Document, upstreams: list[KeyPath]) -> None:
     names: dict[str, tuple[int, str]] = {}  # patterns that fit themselves only: thousands cost no more than one
     patterns: list[tuple[int, str, str]] = []
     for number, upstream in enumerate(upstreams):
-        name, models = str(document.get(*upstream, "name")), list(_texts(document, (*upstream, "models")))
+        name, models = str(document.get(*upstream, "name")), list(_list_texts(document, (*upstream, "models")))
         for model in models:
             fitting = [(first, owner) for first, pattern, owner in patterns if fnmatchcase(model, pattern)]
             if model in names:
@@ -148,6 +149,6 @@ def _warn_of_taken_models(document: Document, upstreams: list[KeyPath]) -> None:
                 names.setdefault(model, (number, name))
 
 
-def _texts(document: Document, path: KeyPath) -> Iterator[str]:
+def _list_texts(document: Document, path: KeyPath) -> Iterator[str]:
     texts = document.get(*path)
     yield from (text for text in texts if isinstance(text, str)) if isinstance(texts, list) else ()

@@ -34,7 +34,7 @@ from gateway.console.translation import translator
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError, not_allowed
 from gateway.contracts.storage.store import StoreError
-from gateway.http.error_response import new_request_id
+from gateway.http.error_response import generate_request_id
 
 log = logging.getLogger("gateway")
 
@@ -166,7 +166,7 @@ class Console:
         except ConnectionResetError:
             raise  # the browser left
         except Exception:
-            request_id = new_request_id()
+            request_id = generate_request_id()
             log.exception("a page of the console failed, request id %s", request_id)
             text = "The page failed: look for this request id in the gateway's log: {0}."
             return self.refusal(request, 500, "internal_error", text, request_id)

@@ -13,7 +13,7 @@ from gateway.config.problems import quote_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
-from gateway.lanes.classify import context_headers
+from gateway.lanes.classify import collect_context_headers
 
 #: The headers that there are, by their last word.
 HEADERS: Final = ("mode", "chain", "prompt", "conversation", "tools", "user", "approvals", "events", "task")
@@ -33,7 +33,7 @@ _SHOWN: Final = 50
 def parse_context_headers(head: RequestHead) -> Mapping[str, str]:
     """Return the X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
     steering: dict[str, str] = {}
-    for header, raw in context_headers(head).items():
+    for header, raw in collect_context_headers(head).items():
         name = header.decode("latin-1").removeprefix(_PREFIX)
         value = _decode_header(raw).strip()
         if name not in HEADERS:

@@ -82,6 +82,7 @@ class LengthBody:
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
+        """Return the bytes that belong to the body; the rest is kept in `rest`."""
         left = self.left - len(data)
         if left > 0:
             self.left = left
@@ -123,7 +124,7 @@ class ChunkedBody:
 
     @property
     def between_chunks(self) -> bool:
-        """Return whether what comes next begins a chunk: a whole one need not be fed."""
+        """Return whether the next bytes begin a chunk, so that a whole chunk need not be fed."""
         return self._at == _FROM_LINE and not self._held
 
     @property
@@ -132,6 +133,7 @@ class ChunkedBody:
         return self.between_chunks and not self._payload_only
 
     def feed(self, data: bytes) -> bytes:
+        """Return the bytes to forward, at most CHUNKS_AT_ONCE chunks at a time. Raises BodyError."""
         if self._held:
             data, self._held = self._held + data, b""
         start, end, payload, lines = 0, len(data), [], 0
@@ -154,11 +156,13 @@ class ChunkedBody:
                 self._at = _FROM_LINE
             else:
                 if self._at == _FROM_LINE:
-                    start, lines = self._whole_chunks(data, start, lines, payload)
+                    start, lines = self._read_whole_chunks(data, start, lines, payload)
                     if start == end or lines == CHUNKS_AT_ONCE:
                         break
                 lines += 1
-                after = self._line(data, start) if self._at == _FROM_LINE else self._last(data, start)
+                after = (
+                    self._read_size_line(data, start) if self._at == _FROM_LINE else self._read_last_chunk(data, start)
+                )
                 if after < 0:
                     break
                 start = after
@@ -167,7 +171,7 @@ class ChunkedBody:
         self.waiting = lines > MANY_CHUNKS and not self.done
         return self._split_payload(data, start, payload)
 
-    def _whole_chunks(self, data: bytes, start: int, lines: int, payload: list[bytes]) -> tuple[int, int]:
+    def _read_whole_chunks(self, data: bytes, start: int, lines: int, payload: list[bytes]) -> tuple[int, int]:
         """Read the chunks from `start` on that are here whole; return the offset behind them, and all lines so far."""
         while lines < CHUNKS_AT_ONCE and (line := _SIZE_LINE.match(data, start)) is not None:
             begin = line.end()
@@ -180,7 +184,7 @@ class ChunkedBody:
         return start, lines
 
     def _split_payload(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
-        """Split what was looked at into the part to forward and the part to hold."""
+        """Return the part to forward of the scanned data, and hold the part that is not scanned."""
         if self.done:
             self.rest = data[start:]
         elif start < len(data):
@@ -189,7 +193,7 @@ class ChunkedBody:
             return b"".join(payload)
         return data if start == len(data) else data[:start]
 
-    def _line(self, data: bytes, start: int) -> int:
+    def _read_size_line(self, data: bytes, start: int) -> int:
         """Read a size line; return the offset behind it, or -1 while it is incomplete."""
         found = _SIZE_LINE.match(data, start)
         if found is None:
@@ -204,9 +208,9 @@ class ChunkedBody:
             self._left, self._at = size, _IN_DATA
             return found.end()
         self._at = _FROM_LAST
-        return self._last(data, start)
+        return self._read_last_chunk(data, start)
 
-    def _last(self, data: bytes, start: int) -> int:
+    def _read_last_chunk(self, data: bytes, start: int) -> int:
         """Read the last chunk's line and the trailers as one piece; return the offset behind them, or -1."""
         trailers = data.index(b"\r\n", start) + 2
         end = trailers if data.startswith(b"\r\n", trailers) else data.find(b"\r\n\r\n", trailers)

@@ -37,7 +37,7 @@ SMALL_A_SWEEP: Final = 250
 LONG_BYTES: Final = 256 << 10
 
 
-def frame_head(first: int, length: int, mask: bytes = b"") -> bytes:
+def build_frame_head(first: int, length: int, mask: bytes = b"") -> bytes:
     """Return the head of a frame with this first byte and a payload of `length` bytes; only a client's has a mask."""
     masked = _MASKED if mask else 0
     if length < 126:
@@ -59,7 +59,7 @@ class _FrameFragments:
         """Return the head of the next piece, which has `length` bytes."""
         first, mask, turn = self._opcode | self._fin * last, self._mask, length % _MASK_BYTES
         self._opcode, self._mask = 0, mask[turn:] + mask[:turn]
-        return frame_head(first, length, mask)
+        return build_frame_head(first, length, mask)
 
 
 class _Messages:
@@ -74,11 +74,11 @@ class _Messages:
         self._whole_bytes = 0
         self.open_bytes = 0  # of the message that is not whole yet
 
-    def divide(self, length: int) -> bool:
-        """Return whether a frame goes on in pieces. One that makes its message too long is refused by its head."""
+    def should_divide(self, length: int) -> bool:
+        """Return whether to pass a frame on in pieces; an oversized message is refused by its head."""
         return self._most is not None and length > LONG_BYTES and self.open_bytes + length < self._limit_bytes
 
-    def are_too_much(self, length: int) -> bool:
+    def must_wait(self, length: int) -> bool:
         """Return whether a frame of this length must wait."""
         if self._most is None or not self._whole:
             return False
@@ -92,7 +92,7 @@ class _Messages:
         self.open_bytes = 0
 
     def forget_oldest(self) -> None:
-        """Forget the oldest message, which its page has dealt with."""
+        """Forget the oldest message, which its page has handled."""
         if self._whole:
             self._whole_bytes -= self._whole.popleft()
 
@@ -130,7 +130,7 @@ class ClientFrames:
         return self._parse_frames()
 
     def done(self) -> bytes:
-        """Forget the oldest message, which its page has dealt with. Return what the reader gets in its place."""
+        """Forget the oldest message, which its page has handled. Return the bytes for the reader."""
         self._messages.forget_oldest()
         self.waits = False
         return b"" if self._broken else self._parse_frames()
@@ -140,12 +140,13 @@ class ClientFrames:
         self._small_left = min(self._small_left + SMALL_A_SWEEP, SMALL_MOST)
 
     def _parse_frames(self) -> bytes:
+        """Return the frames that may pass now: a bounded number in one turn of the loop."""
         found: list[bytes] = []
         self._start, heads = self._at, 0
         while self._at < len(self._data):
             if self._left:
-                self._payload(found)
-            elif heads < FRAMES_AT_ONCE and self._head(found):
+                self._skip_payload(found)
+            elif heads < FRAMES_AT_ONCE and self._skip_head(found):
                 heads += 1
             else:
                 break
@@ -157,7 +158,7 @@ class ClientFrames:
             self._data, self._at = b"", 0
         return b"".join(found)
 
-    def _payload(self, found: list[bytes]) -> None:
+    def _skip_payload(self, found: list[bytes]) -> None:
         """Pass over what is here of a payload. A divided frame's payload is a piece with its own head."""
         taken = min(self._left, len(self._data) - self._at)
         self._left -= taken
@@ -169,7 +170,7 @@ class ClientFrames:
         if not self._left:
             self._frame_ended()
 
-    def _head(self, found: list[bytes]) -> bool:
+    def _skip_head(self, found: list[bytes]) -> bool:
         """Pass over a head. Return False if that must wait, or ends the connection."""
         data, at = self._data, self._at
         if len(data) - at < 2:
@@ -185,13 +186,17 @@ class ClientFrames:
         if size > 2:
             length = int.from_bytes(data[at + 2 : at + size])
         is_data = not first & _CONTROL
-        if is_data and self._messages.are_too_much(length):
+        if is_data and self._messages.must_wait(length):
             self.waits = True
             return False
-        if length < SMALL_BYTES and (not is_data or not first & _FIN or not first & _OPCODE) and not self._small():
+        if (
+            length < SMALL_BYTES
+            and (not is_data or not first & _FIN or not first & _OPCODE)
+            and not self._count_small_frame()
+        ):
             return False
         self._at = at + size + _MASK_BYTES
-        if is_data and self._messages.divide(length):
+        if is_data and self._messages.should_divide(length):
             found.append(data[self._start : at])
             self._divided, self._start = _FrameFragments(first, data[at + size : self._at]), self._at
         self._ends = is_data and bool(first & _FIN)
@@ -201,7 +206,7 @@ class ClientFrames:
             self._frame_ended()
         return True
 
-    def _small(self) -> bool:
+    def _count_small_frame(self) -> bool:
         """Count a small frame. Return False for one too many."""
         self._small_left -= 1
         self._broken = self.flooded = self._small_left < 0

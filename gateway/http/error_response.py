@@ -12,13 +12,13 @@ from gateway.contracts.errors import GatewayError
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def new_request_id() -> str:
+def generate_request_id() -> str:
     """Return a request id for `x-request-id`, logs and error texts: `req_` and 24 hex digits."""
     return "req_" + secrets.token_hex(12)
 
 
-def error_body(error: GatewayError, *, request_id: str) -> bytes:
-    """Return the JSON body; openai-python shows only `message`, so cause, next step and request id are all in there."""
+def build_error_body(error: GatewayError, *, request_id: str) -> bytes:
+    """Return the JSON body of an error. Its message holds cause, next step and request id."""
     told = {
         "message": f"{error.message} (request id: {request_id})",
         "type": error.facts.type,
@@ -30,14 +30,14 @@ def error_body(error: GatewayError, *, request_id: str) -> bytes:
     return json.dumps({"error": told}, ensure_ascii=False).encode()
 
 
-def error_answer(
+def build_error_answer(
     error: GatewayError, *, request_id: str, close: bool, head_only: bool = False, sharing: Mapping[str, str] = _NONE
 ) -> bytes:
     """Return the whole answer. `close`: the connection ends with it. `head_only`: the request was HEAD.
 
     `sharing`: further fields of its head, for browsers.
     """
-    body = error_body(error, request_id=request_id)
+    body = build_error_body(error, request_id=request_id)
     status = error.facts.status
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",

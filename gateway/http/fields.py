@@ -99,11 +99,11 @@ def parse_fields(section: bytes, start: int = 0) -> list[Field]:
     """Return the fields of `section[start:]`, which must be field lines and then one empty line, and nothing else."""
     found = _FIELDS.match(section, start)
     if found is None or found.end() != len(section):
-        raise FieldError(_complaint(section, start))
+        raise FieldError(_describe_fault(section, start))
     return [Field(name.lower(), value.rstrip(b" \t"), line) for line, name, value in _FIELD.findall(section, start)]
 
 
-def by_name(fields: Iterable[Field]) -> dict[bytes, list[Field]]:
+def group_by_name(fields: Iterable[Field]) -> dict[bytes, list[Field]]:
     """Return the fields of each name, in their order."""
     named: dict[bytes, list[Field]] = {}
     for field in fields:
@@ -112,7 +112,7 @@ def by_name(fields: Iterable[Field]) -> dict[bytes, list[Field]]:
 
 
 def check_trailers(section: bytes) -> None:
-    """Refuse a trailer section (lines and the empty line) that is malformed or could change what the message means."""
+    """Raise FieldError for trailers that are malformed, or fields that are not allowed there."""
     for field in parse_fields(section):
         name = field.name.replace(b"_", b"-")  # as CGI-like servers would read it
         if name in _NOT_IN_TRAILERS or name.startswith(b"x-context-"):
@@ -145,8 +145,8 @@ def get_hop_fields(connection: Iterable[bytes]) -> frozenset[bytes]:
     return frozenset(connection) - _PROTECTED
 
 
-def _complaint(section: bytes, start: int) -> str:
-    """Return which line breaks the grammar, and how: for the error text, on the slow path only."""
+def _describe_fault(section: bytes, start: int) -> str:
+    """Return which line breaks the grammar, and how, for the error text."""
     number = 0
     while (m := _FIELD.match(section, start)) is not None:
         start, number = m.end(), number + 1

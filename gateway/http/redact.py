@@ -11,8 +11,8 @@ from gateway.http.body import Body
 LEAST_KEY_BYTES = 16
 
 
-def maskable(key: bytes | None) -> bytes | None:
-    """Return the key of an upstream if it is nothing else wherever it is found, or None."""
+def get_maskable_key(key: bytes | None) -> bytes | None:
+    """Return the key of an upstream if it is long and varied enough to be masked safely, or None."""
     if key is None or len(key) < LEAST_KEY_BYTES:
         return None
     return key if any(48 <= c <= 57 for c in key) and any(chr(c).isalpha() for c in key) else None
@@ -40,6 +40,7 @@ class RedactedBody:
         return self._body.waiting
 
     def feed(self, data: bytes) -> bytes:
+        """Return the bytes to forward with the secret masked, also one that is split over pieces."""
         text = mask(self._held + self._body.feed(data), self._secret)
         self._held = b""
         if self._hold and not self._body.done:
@@ -50,5 +51,5 @@ class RedactedBody:
 
 
 def mask(text: bytes, secret: bytes) -> bytes:
-    """`text` with each occurrence of `secret` overwritten."""
+    """Return `text` with each occurrence of `secret` overwritten."""
     return text.replace(secret, b"*" * len(secret))

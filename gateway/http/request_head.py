@@ -23,8 +23,8 @@ from gateway.http.fields import (
     TOKEN,
     Field,
     FieldError,
-    by_name,
     cannot_become_lines,
+    group_by_name,
     is_chunked,
     members,
     parse_fields,
@@ -82,7 +82,7 @@ class RequestHead:
         """Return whether a body is announced, which may be empty."""
         return self.chunked or self.length is not None
 
-    def origin_form(self) -> bytes:
+    def render_origin_form(self) -> bytes:
         """Return the head as bytes, with the requested authority as its Host (RFC 9112 section 3.2.2)."""
         lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
         lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
@@ -111,7 +111,7 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
     line = _REQUEST_LINE.match(head)
     check_size(head, limits)
     if line is None:
-        raise _bad_request_line(head)
+        raise _build_request_line_error(head)
     if line[3] != b"1" or line[4] not in (b"0", b"1"):
         raise GatewayError("http_version", "This gateway speaks HTTP/1.1 and HTTP/1.0 only.")
     if head.count(b"\r\n") - 2 > limits.fields:  # before they are read: thousands would take milliseconds
@@ -120,8 +120,8 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
         fields = parse_fields(head, line.end())
     except FieldError as error:
         raise GatewayError("bad_framing", f"The request head is malformed: {error}.") from None
-    minor, named = int(line[4]), by_name(fields)
-    target, host = _target_and_host(line[2], _values(named, b"host"), minor=minor)
+    minor, named = int(line[4]), group_by_name(fields)
+    target, host = _parse_target_and_host(line[2], _get_values(named, b"host"), minor=minor)
     length, chunked = _parse_framing(named, minor=minor)
     connection = tuple(members(named.get(b"connection", ())))
     return RequestHead(
@@ -134,19 +134,19 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
         length=length,
         chunked=chunked,
         keep_alive=minor == 1 and b"close" not in connection,
-        expects_continue=minor == 1 and _expects_continue(_values(named, b"expect")),
+        expects_continue=minor == 1 and _expects_continue(_get_values(named, b"expect")),
         websocket=minor == 1
         and line[1] == b"GET"
         and not length
         and not chunked
         and b"upgrade" in connection
-        and [value.lower() for value in _values(named, b"upgrade")] == [b"websocket"],
+        and [value.lower() for value in _get_values(named, b"upgrade")] == [b"websocket"],
         peer=peer,
     )
 
 
 def check_size(head: bytes, limits: HeadLimits) -> None:
-    """Refuse a head, whole or so far, that is beyond the limits."""
+    """Raise GatewayError for a head, whole or not, that is larger than the limits."""
     if len(head) <= limits.bytes:
         return
     if head.find(b"\r\n", 0, limits.bytes) < 0:
@@ -160,7 +160,7 @@ def check_size(head: bytes, limits: HeadLimits) -> None:
 
 
 def check_beginning(data: bytes, limits: HeadLimits) -> None:
-    """Refuse the beginning of a head that cannot become a good one: no need to wait for the rest."""
+    """Raise GatewayError for the beginning of a head that cannot become valid."""
     check_size(data, limits)
     if cannot_become_lines(data) or not _TOKEN_OR_CR.match(data):
         raise GatewayError(
@@ -168,7 +168,7 @@ def check_beginning(data: bytes, limits: HeadLimits) -> None:
         )
 
 
-def valid_host(host: bytes) -> bool:
+def is_valid_host(host: bytes) -> bool:
     """Return whether `host` is a name, IPv4 or bracketed IPv6 address, with a port or none (RFC 9110 section 7.2)."""
     found = _HOST.fullmatch(host)
     if found is None:
@@ -181,7 +181,8 @@ def valid_host(host: bytes) -> bool:
     return not found[2] or int(found[2]) <= 65535
 
 
-def _bad_request_line(head: bytes) -> GatewayError:
+def _build_request_line_error(head: bytes) -> GatewayError:
+    """Return the error for a request line: an unsupported HTTP version, or a malformed line."""
     if _ANY_VERSION.match(head) and not re.match(rb"[^\r\n]* HTTP/1\.[01]\r\n", head):
         return GatewayError("http_version", "This gateway speaks HTTP/1.1 and HTTP/1.0 only.")
     return GatewayError(
@@ -191,13 +192,13 @@ def _bad_request_line(head: bytes) -> GatewayError:
     )
 
 
-def _values(named: Mapping[bytes, Sequence[Field]], name: bytes) -> list[bytes]:
+def _get_values(named: Mapping[bytes, Sequence[Field]], name: bytes) -> list[bytes]:
     return [field.value for field in named.get(name, ())]
 
 
-def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tuple[bytes, bytes | None]:
+def _parse_target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tuple[bytes, bytes | None]:
     """Return the target in origin form, and the requested authority (RFC 9112 sections 3.2 and 3.2.2)."""
-    if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
+    if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(is_valid_host, hosts)):
         raise GatewayError(
             "bad_framing",
             "The request needs exactly one valid 'Host' header: send the host name or address, and the port if any.",
@@ -211,7 +212,7 @@ def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tu
     if target.startswith(b"/") or target == b"*":
         return target, host
     found = _ABSOLUTE.fullmatch(target)
-    if found is None or not valid_host(found[1]):
+    if found is None or not is_valid_host(found[1]):
         raise GatewayError(
             "bad_framing", "The request target is not supported: send a path that begins with '/', or an http URL."
         )
@@ -219,13 +220,13 @@ def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tu
 
 
 def _parse_framing(named: Mapping[bytes, Sequence[Field]], *, minor: int) -> tuple[int | None, bool]:
-    """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
+    """Return Content-Length and whether the body is chunked. Raises GatewayError if ambiguous."""
     if not _LOOKALIKES.isdisjoint(named):
         raise GatewayError(
             "bad_framing",
             "Headers named 'Content_Length' or 'Transfer_Encoding' are not accepted: write '-' in place of '_'.",
         )
-    lengths, codings = _values(named, b"content-length"), named.get(b"transfer-encoding", ())
+    lengths, codings = _get_values(named, b"content-length"), named.get(b"transfer-encoding", ())
     if codings:
         if lengths:
             raise GatewayError(
@@ -254,6 +255,7 @@ def _parse_framing(named: Mapping[bytes, Sequence[Field]], *, minor: int) -> tup
 
 
 def _expects_continue(expectations: Sequence[bytes]) -> bool:
+    """Return whether Expect is 100-continue. Raises GatewayError for any other expectation."""
     if not expectations:
         return False
     if len(expectations) == 1 and expectations[0].lower() == b"100-continue":

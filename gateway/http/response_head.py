@@ -22,9 +22,9 @@ from gateway.http.fields import (
     VALUE,
     Field,
     FieldError,
-    by_name,
     cannot_become_lines,
     get_hop_fields,
+    group_by_name,
     is_chunked,
     members,
     parse_fields,
@@ -117,7 +117,7 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
         fields = parse_fields(head, line.end())
     except FieldError as error:
         raise ResponseError(str(error)) from None
-    minor, status, named = int(line[1]), int(line[2]), by_name(fields)
+    minor, status, named = int(line[1]), int(line[2]), group_by_name(fields)
     framing, length = _parse_framing(named, minor=minor, status=status, method=method)
     connection = members(named.get(b"connection", ()))
     keep_alive = b"close" not in connection and (minor == 1 or b"keep-alive" in connection)
@@ -129,7 +129,7 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
         framing=framing,
         length=length,
         keep_alive=keep_alive and framing != "close",
-        idle_timeout_s=_idle_timeout(named.get(b"keep-alive", ())),
+        idle_timeout_s=_parse_idle_timeout(named.get(b"keep-alive", ())),
     )
 
 
@@ -138,7 +138,7 @@ def may_become_head(data: bytes) -> bool:
     return len(data) <= HEAD_LIMIT_BYTES and not cannot_become_lines(data) and _BEGINNING.match(data) is not None
 
 
-def after_interims(data: bytes, *, method: bytes) -> int:
+def find_final_head(data: bytes, *, method: bytes) -> int:
     """Return where the final head begins, or what may become one: behind the interim answers (1xx) that are whole.
 
     Raises ResponseError for an interim answer with no single reading, and for too many.
@@ -186,7 +186,7 @@ class ResponseHeads:
                 raise ResponseError("it sends interim answers without end")
 
 
-def forwarded_head(
+def build_forwarded_head(
     head: ResponseHead,
     *,
     close: bool,
@@ -249,7 +249,7 @@ def _parse_framing(
     return "close", 0
 
 
-def _idle_timeout(lines: Iterable[Field]) -> float | None:
+def _parse_idle_timeout(lines: Iterable[Field]) -> float | None:
     """Return the `timeout` of a Keep-Alive field, in seconds."""
     for member in members(lines):
         if found := re.fullmatch(rb"timeout[ \t]*=[ \t]*\"?(\d{1,6})\"?", member):

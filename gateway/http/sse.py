@@ -46,10 +46,11 @@ class EventReader:
             if _CR not in whole:
                 events = whole[6:-2].split(b"\n\ndata: ")
                 if whole.count(b"\n") == 2 * len(events):  # nothing but events of one line
-                    return events if whole is data else events + self._events(data[end + 2 :])
-        return self._events(data)
+                    return events if whole is data else events + self._take_events(data[end + 2 :])
+        return self._take_events(data)
 
-    def _events(self, data: bytes) -> list[bytes]:
+    def _take_events(self, data: bytes) -> list[bytes]:
+        """Take the whole events out of the held bytes, and return their data. Raises EventError."""
         held = self.held
         held += data
         events: list[bytes] = []
@@ -58,7 +59,7 @@ class EventReader:
             block = held[start : end.start()]
             start = end.end()
             lines = [line for line in _LINE.split(block) if line.startswith(b"data")]
-            values = [_value(line) for line in lines if line[4:5] in (b"", b":")]
+            values = [_read_value(line) for line in lines if line[4:5] in (b"", b":")]
             if values:
                 events.append(b"\n".join(values))
         del held[:start]
@@ -68,10 +69,10 @@ class EventReader:
         return events
 
 
-def _value(line: bytes | bytearray) -> bytes:
+def _read_value(line: bytes | bytearray) -> bytes:
     return bytes(line[5:]).removeprefix(b" ")
 
 
 def event(data: bytes) -> bytes:
-    """One event; `data` has no line end (JSON has none)."""
+    """Return `data` as one event; it must have no line end (JSON has none)."""
     return b"data: " + data + b"\n\n"

@@ -9,20 +9,20 @@ request on it may be a passthrough. So the handler gets a `Facade`, which looks 
 and is then closed. Two grammars read each request, the gateway's first. The handler's reading must never decide where
 the message ends.
 
-1. `start` connects the handler to a new facade and feeds it the head as our grammar wrote it (`origin_form`), and in
+1. `start` connects the handler to a new facade and feeds it the head from our grammar (`render_origin_form`), and in
    the same piece what is here of the body.
 2. `request_received` feeds the rest of the body, measured by our own framing. Bytes behind it are held for the next
    request. So the handler never sees a second message.
 3. The page prepares its answer. The hook `take_back` notes status and keep-alive in the transaction, then makes aiohttp
    close after this answer. The Connection header was chosen before that, so the client does not see it.
-4. The handler writes. `_note` follows the answer's length to learn whether it is whole.
+4. The handler writes. `_note_answer_end` follows the answer's length to learn whether it is whole.
 5. The handler closes the facade. `handler_closed` then runs in a later turn of the loop, discards the handler, and
    gives the connection back with `turn_done`.
 
 Ends.
 - A write without a prepared answer is aiohttp's own error page: it refused what our grammar accepted. It is dropped,
   since it repeats bytes of the request, and the client gets `bad_framing` (`handler_refused`).
-- A malformed or late body ends in `_break_off`: our error, if no answer has begun, then a lingering close.
+- A malformed or late body ends in `_end_with_error`: our error, if no answer has begun, then a lingering close.
 - A page that fails behind the head of its answer, or leaves it unfinished: the connection ends, so that the client
   sees that the answer is not whole.
 - 101 for a WebSocket (RFC 6455 section 4.2.2): once its head is written, `switch` puts a WebSocketTransaction in
@@ -33,7 +33,7 @@ Back pressure goes through both ways: the handler's `pause_reading` is the reaso
 that does not read calls the handler's `pause_writing`. `put` refuses instead of waiting.
 
 Dangers.
-- `100 Continue` from aiohttp comes before the key was checked. The facade drops it. A page sends it with `invite`.
+- `100 Continue` from aiohttp comes before the key was checked: the facade drops it. Pages call `send_continue`.
 - `abort` must not touch the client's transport: it only removes keep-alive and closes the facade.
 - A reference cycle of transaction and facade would wait for the garbage collector. So the transaction does not refer
   to its facade.
@@ -53,12 +53,12 @@ from aiohttp import web
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.tracing.context import TraceContext
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.error_response import build_error_answer, generate_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, Client
-from gateway.lanes.page_labels import route_of_own
+from gateway.lanes.page_labels import get_page_labels
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT, format_address
-from gateway.lanes.passthrough.body_timeout import BodyPace, too_slow
+from gateway.lanes.passthrough.body_timeout import BodyPace, format_too_slow
 from gateway.lanes.routes import get_path
 from gateway.lanes.server_spans import start_trace
 from gateway.lanes.websocket import WebSocketTransaction
@@ -96,11 +96,11 @@ class Facade(asyncio.Transport):
 
     @property
     def ends(self) -> bool:
-        """Return whether the gateway ends: then this is the last answer of its connection."""
+        """Return whether the gateway is stopping, which makes this the last answer of its connection."""
         return self._client.listener.draining
 
     def note(self, **facts: object) -> None:
-        """Facts for the access log; None is not written."""
+        """Add facts to the request's line in the access log; None values are left out."""
         self._turn.facts.update(facts)
 
     def set_route(self, route: str) -> None:
@@ -116,11 +116,12 @@ class Facade(asyncio.Transport):
         return True
 
     def cork(self) -> None:
-        """Write at once what the page writes in this turn of the loop, as one piece: each one is a system call."""
+        """Collect what the page writes in this turn of the loop, and send it with one system call."""
         self._corked = True
         self._client.listener.loop.call_soon(self._uncork)
 
     def _uncork(self) -> None:
+        """Write the collected bytes, and write through again."""
         held, self._corked, self._held = self._held, False, b""
         if held:
             self._client.write(held)
@@ -141,7 +142,7 @@ class Facade(asyncio.Transport):
             if not transport.is_closing():
                 transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
 
-    def invite(self) -> None:
+    def send_continue(self) -> None:
         """Send 100 Continue to a client that waits with its body."""
         if self.head.expects_continue and not self._closed:
             self._client.write(_CONTINUE)
@@ -153,17 +154,18 @@ class Facade(asyncio.Transport):
         return self._closed or self._client.transport.is_closing()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write to the client what aiohttp sends, except 100 Continue and error answers of its own."""
         if self._closed:
             return
         data = bytes(data)
         if data.startswith(_CONTINUE):
-            return  # aiohttp invites a body before the key is checked: see `invite`
+            return  # aiohttp invites a body before the key is checked: see `send_continue`
         if not self._turn.status:
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
-        self._note(data)
+        self._note_answer_end(data)
         self._send(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
@@ -175,8 +177,8 @@ class Facade(asyncio.Transport):
         else:
             self._client.write(data)
 
-    def _note(self, data: bytes) -> None:
-        """Find out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
+    def _note_answer_end(self, data: bytes) -> None:
+        """Update whether the answer is whole: a client that leaves after its end has missed nothing."""
         transaction = self._turn
         written_bytes = len(data) if transaction.answered else len(data) - data.find(_HEAD_END) - len(_HEAD_END)
         transaction.answered = True
@@ -202,12 +204,14 @@ class Facade(asyncio.Transport):
         """Do nothing: the connection's limits are the lane's."""
 
     def close(self) -> None:
+        """Write the held bytes, and report the end of the handler in the next turn of the loop. Idempotent."""
         if not self._closed:
             self._closed = True
             self._uncork()
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:
+        """Close after this answer, without a further request on the connection."""
         self._turn.keep_alive = False
         self.close()
 
@@ -232,7 +236,7 @@ class Facade(asyncio.Transport):
 
 
 def note(request: web.Request, **facts: object) -> None:
-    """Facts of a request for the access log, if its client is still there."""
+    """Add facts to a request's line in the access log, if its client is still connected."""
     if isinstance(facade := request.transport, Facade):
         facade.note(**facts)
 
@@ -265,7 +269,7 @@ class LocalTransaction:
     def __init__(self, client: Client, head: RequestHead) -> None:
         self._client = client
         self.head = head
-        self.route, self.mode = route_of_own(get_path(head.target))
+        self.route, self.mode = get_page_labels(get_path(head.target))
         self.facts: dict[str, object] = {}
         self._began = perf_counter()
         self._received_bytes = 0
@@ -289,14 +293,14 @@ class LocalTransaction:
         return self._drained
 
     def start(self, rest: bytes) -> None:
-        """Hand over the head and what is here of the body."""
+        """Pass the head and the first bytes of the body to the handler."""
         head = self.head
         self._handler.connection_made(Facade(self, self._client))
         if self._client.blocked_since is not None:
             self._handler.pause_writing()
         if head.chunked or head.length:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
-        self._handler.data_received(head.origin_form() + (self._take_body(rest) if rest else b""))
+        self._handler.data_received(head.render_origin_form() + (self._take_body(rest) if rest else b""))
 
     def request_received(self, data: bytes) -> None:
         if taken := self._take_body(data):
@@ -312,7 +316,7 @@ class LocalTransaction:
         try:
             fed = body.feed(data)
         except BodyError as error:
-            self._break_off(GatewayError("bad_framing", f"The request body is malformed: {error}."))
+            self._end_with_error(GatewayError("bad_framing", f"The request body is malformed: {error}."))
             return b""
         if body.done:
             self._body = None
@@ -329,7 +333,7 @@ class LocalTransaction:
         return self._body is not None and self._body.waiting and self._client.transaction is self
 
     def handler_closed(self) -> None:
-        """End the transaction: the handler is through with its one request."""
+        """End the transaction, because the handler has finished its one request."""
         client = self._client
         if client.transaction is not self:
             return
@@ -342,9 +346,9 @@ class LocalTransaction:
         client.turn_done(keep=keep, linger=not read)
 
     def handler_refused(self) -> None:
-        """Break off: the handler did not accept what our grammar does."""
+        """Answer with an error, because aiohttp rejected a request that the gateway's grammar accepts."""
         if self._client.transaction is self:
-            self._break_off(
+            self._end_with_error(
                 GatewayError(
                     "bad_framing", "The request is malformed: check its headers and its body, and send it again."
                 )
@@ -365,6 +369,7 @@ class LocalTransaction:
         return False
 
     def client_gone(self) -> None:
+        """Report the lost client to the handler, and record the request."""
         self._end_wait(False)
         self._handler.connection_lost(None)
         if self.whole:
@@ -391,24 +396,27 @@ class LocalTransaction:
             self._pace.excuse(now)
         elif self._pace.late(now, idle_s=limit_s, received_bytes=self._received_bytes):
             self._client.listener.metrics.deadlines["body"] += 1
-            self._break_off(GatewayError("request_timeout", too_slow(limit_s)))
+            self._end_with_error(GatewayError("request_timeout", format_too_slow(limit_s)))
 
     def _end_wait(self, kept_up: bool) -> None:
+        """Resolve the future of `create_drain_future`, if a page waits for it."""
         waited, self._drained = self._drained, None
         if waited is not None and not waited.done():
             waited.set_result(kept_up)
 
-    def _break_off(self, error: GatewayError) -> None:
+    def _end_with_error(self, error: GatewayError) -> None:
+        """Write an error, if no answer has begun, and end handler, transaction and connection."""
         client = self._client
         if not self.answered:
-            sharing, request_id = client.listener.get_cors_fields(self.head), new_request_id()
-            client.write(error_answer(error, request_id=request_id, close=True, sharing=sharing))
+            sharing, request_id = client.listener.get_cors_fields(self.head), generate_request_id()
+            client.write(build_error_answer(error, request_id=request_id, close=True, sharing=sharing))
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
         self._record_answer(error.facts.status)
         client.turn_done(keep=False, linger=True)
 
     def _record_answer(self, status: int) -> None:
+        """Record the request in metrics, its trace and the access log; `status` is that of the answer."""
         listener, head, duration_s = self._client.listener, self.head, perf_counter() - self._began
         tally = listener.metrics.route(self.route, self.mode)
         tally.codes(head.method.decode())[status] += 1
@@ -431,7 +439,7 @@ class LocalTransaction:
 
 
 def get_head(request: web.Request) -> RequestHead:
-    """Return the request's head; only our own connections lead here."""
+    """Return the parsed head of a request that came over a connection of the gateway."""
     facade = request.transport
     assert isinstance(facade, Facade)
     return facade.head

@@ -8,7 +8,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.dialects.registry import COLLECTIONS, ENDPOINTS
 from gateway.http.request_head import RequestHead
 from gateway.lanes.billable_paths import generates
-from gateway.lanes.path_normalization import may_make
+from gateway.lanes.path_normalization import may_act_as_post
 from gateway.lanes.routes import get_path
 
 Mode = Literal["own", "context", "passthrough"]
@@ -48,7 +48,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
         return "own"
     if path.startswith(_BELOW_SINGLES) and any(path.startswith(one + b"/") and one in own_paths for one in _SINGLES):
         return "own"
-    headers = context_headers(head)
+    headers = collect_context_headers(head)
     mode = headers.get(b"x-context-mode")
     if mode not in (None, b"context", b"passthrough"):
         raise GatewayError(
@@ -59,9 +59,9 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     if path == b"/context" or path.startswith(b"/context/"):
         if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path.removesuffix(b"/") in _OWN_OF_CONTEXT:
             return "context"
-        if _is_stored(path.removeprefix(b"/context")):
+        if _is_collection_path(path.removeprefix(b"/context")):
             return "context"
-        if _generates(head, path):
+        if _may_generate_text(head, path):
             raise GatewayError(
                 "unsupported_endpoint",
                 "The context lane supports chat completions and responses: set the client to one of these APIs (POST "
@@ -70,9 +70,9 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
             )
         return "passthrough"
     if headers and mode != b"passthrough":
-        if _is_stored(path) or (head.method == b"POST" and path.removesuffix(b"/") in _BY_HEADER):
+        if _is_collection_path(path) or (head.method == b"POST" and path.removesuffix(b"/") in _BY_HEADER):
             return "context"
-        if _generates(head, path):
+        if _may_generate_text(head, path):
             raise _build_no_context_error(headers)
     return "passthrough"
 
@@ -87,6 +87,7 @@ def build_wildcard(path: bytes) -> bytes:
 
 
 def _build_no_context_error(headers: dict[bytes, bytes]) -> GatewayError:
+    """Return the error for a request with context headers on a path without a context lane."""
     return GatewayError(
         "invalid_header",
         "There is no context mode on this path: send chat completions or responses to '/context/v1', or leave the "
@@ -95,22 +96,22 @@ def _build_no_context_error(headers: dict[bytes, bytes]) -> GatewayError:
     )
 
 
-def _is_stored(path: bytes) -> bool:
+def _is_collection_path(path: bytes) -> bool:
     """Return whether a path beneath `/v1` is a collection that a dialect has pages for, or below one."""
     return path in _STORED or path.startswith(_BELOW_STORED)
 
 
-def _generates(head: RequestHead, path: bytes) -> bool:
-    """However path and method are spelled: an upstream may read them as we do not."""
-    return (head.websocket or may_make(head.method, has_body=head.has_body)) and generates(path)
+def _may_generate_text(head: RequestHead, path: bytes) -> bool:
+    """Return whether a model may answer the request with text, however path and method are spelled."""
+    return (head.websocket or may_act_as_post(head.method, has_body=head.has_body)) and generates(path)
 
 
-def is_plain(target: bytes) -> bool:
+def is_relayable_path(target: bytes) -> bool:
     """Return whether a path beneath the context lane's base URL is one that its callers may ask of the upstream."""
     return _PLAIN.fullmatch(get_path(target)) is not None
 
 
-def context_headers(head: RequestHead) -> dict[bytes, bytes]:
+def collect_context_headers(head: RequestHead) -> dict[bytes, bytes]:
     """Return the X-Context-* headers by their whole lower-case names. Raises GatewayError for one that comes twice.
 
     Two values would be a choice of the reader's; who reads these headers reads them here.

@@ -10,7 +10,7 @@ is taken) and `blocked_since` (the client does not read). `data_received` checks
 1. With a transaction, bytes belong to it. It takes its body, and gives back through `hold` what lies behind the body.
 2. While closing, bytes are counted and dropped.
 3. While the client does not read, bytes are held, so that a client cannot collect answers that it never reads.
-4. Otherwise they are a head. `_read` looks for a remembered plan first, and parses the head only if there is none.
+4. Otherwise they are a head. `_read_request` looks for a remembered plan, and parses the head if there is none.
 
 The end of a transaction is `turn_done`. With `keep`, held bytes are the next request (pipelining, RFC 9112 section
 9.3.2). Without it, `close` ends the connection. `cut` ends it in the middle of an answer instead.
@@ -52,7 +52,7 @@ from time import perf_counter
 from typing import cast
 
 from gateway.contracts.errors import GatewayError
-from gateway.http.error_response import error_answer, new_request_id
+from gateway.http.error_response import build_error_answer, generate_request_id
 from gateway.http.request_head import RequestHead, check_beginning
 from gateway.lanes.aiohttp_adapter import LocalTransaction
 from gateway.lanes.client import HELD, HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, YIELDED, Transaction
@@ -116,10 +116,11 @@ class ClientConnection(asyncio.Protocol):
     # The transport's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, and refuse or abort it if the gateway is stopping or full."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
         listener = self.listener
-        self._expect("connect", listener.timeouts.head_s)
+        self._set_deadline("connect", listener.timeouts.head_s)
         listener.connections.add(self)
         listener.inner += self.is_inner
         if listener.has_ended:
@@ -134,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        """Pass bytes to the transaction, or hold them, or read the next request in them."""
         transaction = self.transaction
         if transaction is not None:
             transaction.request_received(data)
@@ -146,12 +148,13 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._held:
                 data, self._held = self._held + data, b""
-            self._read(data)
+            self._read_request(data)
 
     def eof_received(self) -> bool:
         return self.transaction is not None and self.transaction.client_eof()
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        """Unregister the connection, and report the loss to its transaction."""
         self.listener.connections.discard(self)
         self.listener.inner -= self.is_inner
         self.listener.paused.discard(self)
@@ -161,6 +164,7 @@ class ClientConnection(asyncio.Protocol):
             transaction.client_gone()
 
     def pause_writing(self) -> None:
+        """Note since when the client does not keep up, and report it to the transaction."""
         self.blocked_since = self.listener.clock()
         self._patience_s = max(self._patience_s, self.listener.timeouts.write_s)
         self._unread = -1  # not looked at yet
@@ -168,8 +172,9 @@ class ClientConnection(asyncio.Protocol):
             self.transaction.client_full()
 
     def resume_writing(self) -> None:
+        """Note that the client has caught up, and continue its transaction or its next request."""
         if self._unread >= 0:  # it was behind for longer: this is how it reads
-            self._check_stalled(self.listener.clock())
+            self._is_stalled(self.listener.clock())
         self.blocked_since = None
         if self.transaction is not None:
             self.transaction.client_drained()
@@ -199,12 +204,14 @@ class ClientConnection(asyncio.Protocol):
         return self._paused != 0
 
     def pause(self, reason: int) -> None:
+        """Stop reading from the client until each such reason is resumed."""
         if not self._paused and not self.transport.is_closing():
             self.transport.pause_reading()
             self.listener.watch(self)
         self._paused |= reason
 
     def resume(self, reason: int) -> None:
+        """Remove a reason for a pause, and read on if it was the last one."""
         before, self._paused = self._paused, self._paused & ~reason
         if before and not self._paused and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -214,11 +221,11 @@ class ClientConnection(asyncio.Protocol):
         """Stop reading, and call `read_on` once in each of the next turns of the loop while it returns True."""
         if not self._paused & YIELDED:
             self.pause(YIELDED)
-            self.listener.loop.call_soon(self._next_turn, read_on)
+            self.listener.loop.call_soon(self._call_each_turn, read_on)
 
-    def _next_turn(self, read_on: Callable[[], bool]) -> None:
+    def _call_each_turn(self, read_on: Callable[[], bool]) -> None:
         if read_on():
-            self.listener.loop.call_soon(self._next_turn, read_on)
+            self.listener.loop.call_soon(self._call_each_turn, read_on)
         else:
             self.resume(YIELDED)
 
@@ -233,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
         if self._paused:
             self.resume(HELD | SENDING | YIELDED)
         if self._held:
-            self._read(self.unhold())
+            self._read_request(self.unhold())
 
     def cut(self, *, framed: bool) -> None:
         """End the connection in the middle of an answer so that the client can see it.
@@ -244,7 +251,7 @@ class ClientConnection(asyncio.Protocol):
         self.listener.record_end()
         self.closing = True
         if framed:
-            self._expect("close", LINGER_S)
+            self._set_deadline("close", LINGER_S)
             self.transport.close()
         else:
             self._reset_when_sent()
@@ -254,11 +261,11 @@ class ClientConnection(asyncio.Protocol):
         self.closing = True
         self._held = b""
         if linger and not self.transport.is_closing():
-            self._expect("close", LINGER_S)
+            self._set_deadline("close", LINGER_S)
             self.resume(HELD | SENDING | YIELDED)
             self.transport.write_eof()
         else:
-            self._expect("close", self.listener.timeouts.write_s)
+            self._set_deadline("close", self.listener.timeouts.write_s)
             self.transport.close()
 
     def abort(self) -> None:
@@ -274,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
         ):
             return
         if self._since is None:
-            self._expect("keepalive", self.listener.timeouts.keepalive_s)
+            self._set_deadline("keepalive", self.listener.timeouts.keepalive_s)
         elif now - self._since > idle_s:
             self.close(linger=False)
 
@@ -283,17 +290,17 @@ class ClientConnection(asyncio.Protocol):
     def sweep(self, now: float) -> None:
         """End what takes too long: called twice a second."""
         transaction = self.transaction
-        if self._check_stalled(now):
+        if self._is_stalled(now):
             self.listener.metrics.deadlines["write"] += 1
             self.abort()
         elif transaction is not None:
             transaction.sweep(now)
         elif self._since is None:
-            self._expect("keepalive", self.listener.timeouts.keepalive_s)
+            self._set_deadline("keepalive", self.listener.timeouts.keepalive_s)
         elif now > self.deadline:
-            self._overdue()
+            self._end_overdue()
 
-    def _check_stalled(self, now: float) -> bool:
+    def _is_stalled(self, now: float) -> bool:
         """Return whether the client has read too little for too long. The kernel reports the unacknowledged bytes."""
         if self.blocked_since is None:
             return False
@@ -307,7 +314,8 @@ class ClientConnection(asyncio.Protocol):
         self._unread = unread
         return now - self.blocked_since > self._patience_s
 
-    def _overdue(self) -> None:
+    def _end_overdue(self) -> None:
+        """End the connection after its deadline: with 408 if a request head is incomplete."""
         if self.deadline_name != "keepalive":
             self.listener.metrics.deadlines[self.deadline_name] += 1
         if self.closing:
@@ -323,35 +331,37 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.close(linger=False)
 
-    def _expect(self, name: str, seconds: float) -> None:
+    def _set_deadline(self, name: str, seconds: float) -> None:
+        """Set the deadline of the connection; `name` is its label in metrics."""
         self.deadline_name = name
         self._since = self.listener.clock()
         self.deadline = self._since + seconds
 
     # Reading heads.
 
-    def _read(self, data: bytes) -> None:
+    def _read_request(self, data: bytes) -> None:
         """Start the transaction of the request that `data` begins with, or answer it if it is refused."""
-        if data[0] == 0x0D and not (data := self._without_empty_lines(data)):
+        if data[0] == 0x0D and not (data := self._strip_empty_lines(data)):
             return
         end = data.find(b"\r\n\r\n")
         if end < 0:
-            self._wait_for_more(data)
+            self._hold_partial_head(data)
             return
         began = perf_counter()
         listener = self.listener
         found = listener.router.find_plan(data, end, self.transport)
         if found is None or listener.full:
-            self._read_anew(data, end, began)
+            self._read_new_head(data, end, began)
         else:
-            self._relay(*found, data[end + 4 :], began)
+            self._start_exchange(*found, data[end + 4 :], began)
 
-    def _relay(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
+    def _start_exchange(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
+        """Start a passthrough exchange for a planned request."""
         self.listener.inflight += 1
         self.transaction = transaction = PassthroughExchange(self, plan, began)
         transaction.start(digits, body)
 
-    def _read_anew(self, data: bytes, end: int, began: float) -> None:
+    def _read_new_head(self, data: bytes, end: int, began: float) -> None:
         """Parse a head and act on it."""
         listener, rest = self.listener, data[end + 4 :]
         try:
@@ -361,11 +371,11 @@ class ClientConnection(asyncio.Protocol):
             return
         plan, refusal = decision.plan, decision.error
         if plan is not None:
-            refusal = listener.overload()
+            refusal = listener.build_overload_error()
         if refusal is not None:
             self._decline(refusal, decision.head, rest)
         elif plan is not None:
-            self._relay(plan, decision.digits, rest, began)
+            self._start_exchange(plan, decision.digits, rest, began)
         else:
             listener.inflight += 1
             self.transaction = transaction = LocalTransaction(self, decision.head)
@@ -375,40 +385,42 @@ class ClientConnection(asyncio.Protocol):
         """Answer a well-formed request with an error; the connection goes on if the request's body is all here."""
         length = head.length or 0
         keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
-        self._answer(error, close=not keep, head=head)
+        self._write_error(error, close=not keep, head=head)
         if not keep:
             self.close(linger=True)
             return
-        self._expect("keepalive", self.listener.timeouts.keepalive_s)
+        self._set_deadline("keepalive", self.listener.timeouts.keepalive_s)
         if length < len(rest):
             # One answer by the gateway a turn of the loop, and none while the client does not read: others wait, too.
             self.hold(rest[length:])
             self.listener.loop.call_soon(self._continue_reading)
 
     def _continue_reading(self) -> None:
-        """Take up what is held, once the client reads what it was answered."""
+        """Read the held bytes once the client has read its answer."""
         if self._held and self.transaction is None and not self.closing and self.blocked_since is None:
-            self._read(self.unhold())
+            self._read_request(self.unhold())
 
     def _refuse(self, error: GatewayError) -> None:
-        """Answer what is not a request, or not whole, and end the connection."""
-        self._answer(error, close=True, head=None)
+        """Answer malformed or incomplete input with an error, and end the connection."""
+        self._write_error(error, close=True, head=None)
         self.close(linger=True)
 
-    def _answer(self, error: GatewayError, *, close: bool, head: RequestHead | None) -> None:
+    def _write_error(self, error: GatewayError, *, close: bool, head: RequestHead | None) -> None:
         """Answer with a gateway error; without a head, for input that is not a request."""
-        request_id, listener = new_request_id(), self.listener
+        request_id, listener = generate_request_id(), self.listener
         if head is None:
             method = path = b"-"
-            self.write(error_answer(error, request_id=request_id, close=close))
+            self.write(build_error_answer(error, request_id=request_id, close=close))
         else:
             method, path, sharing = head.method, get_path(head.target), listener.get_cors_fields(head)
             is_head = method == b"HEAD"
-            self.write(error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing))
+            self.write(
+                build_error_answer(error, request_id=request_id, close=close, head_only=is_head, sharing=sharing)
+            )
         peer = self.transport.get_extra_info("peername")
         listener.record_rejection(error, request_id=request_id, method=method, path=path, peer=peer)
 
-    def _wait_for_more(self, data: bytes) -> None:
+    def _hold_partial_head(self, data: bytes) -> None:
         """Store the beginning of a head; its deadline counts from the first byte."""
         self._held = data
         try:
@@ -417,19 +429,19 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(error)
         else:
             if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
-                self._expect("head", self.listener.timeouts.head_s)
+                self._set_deadline("head", self.listener.timeouts.head_s)
 
-    def _without_empty_lines(self, data: bytes) -> bytes:
-        """Empty lines before a request are skipped, within reason (RFC 9112 section 2.2)."""
+    def _strip_empty_lines(self, data: bytes) -> bytes:
+        """Return the data without the empty lines before a request (RFC 9112, 2.2), within a limit."""
         start = 0
         while start < 2 * EMPTY_LINES_LIMIT and data.startswith(b"\r\n", start):
             start += 2
         if start == len(data):
-            self._wait_for_more(data)
+            self._hold_partial_head(data)
         return data[start:]
 
     def _reset_when_sent(self) -> None:
-        """RST would drop what the kernel was not yet given: waits for that, bounded."""
+        """Reset the connection once the kernel has all that was written, or after LINGER_S."""
         last_look = self.listener.clock() + LINGER_S
 
         def look() -> None:

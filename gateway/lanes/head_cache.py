@@ -34,22 +34,24 @@ class HeadCache(Generic[Kept]):
         """Forget a thing that may not be used any more."""
         kept = self.by_head.pop(key, None)
         if kept is not None:
-            self._bytes -= self._size(key, kept)
+            self._bytes -= self._estimate_bytes(key, kept)
 
     def store(self, key: bytes, kept: Kept) -> None:
         """Remember a thing, unless its head is too large."""
         if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:
             return
-        self._bytes += self._size(key, kept)
-        if self._bytes > self._room_bytes():
+        self._bytes += self._estimate_bytes(key, kept)
+        if self._bytes > self._get_room_bytes():
             for oldest in tuple(islice(self.by_head, len(self.by_head) // SHARE + 1)):
-                self._bytes -= self._size(oldest, self.by_head.pop(oldest))
+                self._bytes -= self._estimate_bytes(oldest, self.by_head.pop(oldest))
         self.by_head[key] = kept
 
-    def _room_bytes(self) -> int:
+    def _get_room_bytes(self) -> int:
+        """Return the bytes of memory that the cache may use."""
         raise NotImplementedError
 
-    def _size(self, key: bytes, kept: Kept) -> int:
+    def _estimate_bytes(self, key: bytes, kept: Kept) -> int:
+        """Return the estimated bytes of memory of one entry."""
         raise NotImplementedError
 
 
@@ -64,7 +66,7 @@ class KnownHead:
         self._digits = digits
 
     def again(self, digits: bytes, peer: str | None) -> RequestHead:
-        """Return the head with these digits, from `peer`. It is the same one if the last one was equal."""
+        """Return the head with these length digits and this peer; the same object if nothing differs."""
         head = self.head
         if digits == self._digits and peer == head.peer:
             return head
@@ -82,8 +84,9 @@ class KnownHead:
 class KnownHeads(HeadCache[KnownHead]):
     """Remembers heads of requests for the context lane."""
 
-    def _room_bytes(self) -> int:
+    def _get_room_bytes(self) -> int:
         return HEADS_BYTES
 
-    def _size(self, key: bytes, kept: KnownHead) -> int:
+    def _estimate_bytes(self, key: bytes, kept: KnownHead) -> int:
+        """Return the estimated bytes of memory of a head, by the length of its key and its fields."""
         return 3 * len(key) + FIELD_BYTES * len(kept.head.fields) + KNOWN_BYTES

@@ -79,7 +79,7 @@ class Listener:
         self.has_ended = False
         self.refused_connections = 0
         self._refused_told_s: float | None = None
-        self._by_files = _clients_by_files()
+        self._by_files = _compute_client_limit()
         self._keys = router.keys.state()
         self._sweeper: asyncio.TimerHandle | None = None
         self._watcher: asyncio.TimerHandle | None = None
@@ -92,14 +92,14 @@ class Listener:
         return ClientConnection(self, is_inner=True)
 
     def start(self) -> None:
-        """Begins sweeping."""
+        """Begin the periodic sweep."""
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, self.clock() + SWEEP_S)
 
     def watch(self, connection: ClientConnection) -> None:
-        """Look after a connection whose reading is paused, so that a client that leaves is noticed all the same."""
+        """Watch a connection whose reading is paused, so that a client that leaves is noticed."""
         self.paused.add(connection)
         if self._watcher is None:
-            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._abort_left_clients)
 
     @property
     def timeouts(self) -> ClientTimeouts:
@@ -160,8 +160,8 @@ class Listener:
     def full(self) -> bool:
         return self.room == 0
 
-    def overload(self) -> GatewayError | None:
-        """Return the error for a request when no further one may begin; None: it may."""
+    def build_overload_error(self) -> GatewayError | None:
+        """Return the error for a request beyond `limits.concurrent`; None: there is room for one more."""
         if not self.full:
             return None
         return GatewayError("overloaded", "Too many requests are under way; try again shortly.", retry_after_s=1)
@@ -232,7 +232,7 @@ class Listener:
         while self.clock() < deadline and is_busy():
             self._close_idle()
             for transaction in list(self.websockets):
-                transaction.go_away()
+                transaction.send_going_away()
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
 
     def stop(self) -> None:
@@ -272,18 +272,19 @@ class Listener:
             connection.close_if_idle(now, DRAIN_IDLE_S)
 
     def _sweep(self, due: float) -> None:
+        """Check the deadlines of all connections and upstreams; called every SWEEP_S seconds."""
         now = self.clock()
         self.metrics.loop_lag.observe(max(now - due, 0.0))
         for connection in list(self.connections):
             connection.sweep(now)
         for group in self.router.groups:
             group.sweep(now)
-        self._end_tunnels()
+        self._end_revoked_tunnels()
         self.wrong_keys.sweep()
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)
 
-    def _end_tunnels(self) -> None:
-        """End the tunnels whose keys are not valid any more: they would have no end. An answer is sent to its end."""
+    def _end_revoked_tunnels(self) -> None:
+        """End the tunnels whose keys are no longer valid. Answers under way are sent to their end."""
         keys = self.router.keys
         if (state := keys.state()) == self._keys:
             return
@@ -298,7 +299,8 @@ class Listener:
                 log.info("a tunnel ends: the key %r is not valid any more", tunnel.key.caller.name)
                 connection.abort()
 
-    def _look_at_paused(self) -> None:
+    def _abort_left_clients(self) -> None:
+        """Abort the paused connections whose clients have left, and look again later."""
         self._watcher = None
         by_fd = {c.transport.get_extra_info("socket").fileno(): c for c in self.paused}
         poll = select.poll()
@@ -309,11 +311,11 @@ class Listener:
             if event & (select.POLLRDHUP | select.POLLERR):
                 by_fd[fd].transport.abort()
         if by_fd:
-            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+            self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._abort_left_clients)
 
 
-def _clients_by_files() -> int:
-    """Return how many clients this process has files for, with an upstream connection for each."""
+def _compute_client_limit() -> int:
+    """Return how many clients the limit of open files allows, with two files for each client."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize

@@ -21,7 +21,7 @@ _AT_THE_TOP = (b"/mcp", b"/workflows")
 _STORED = tuple(b"/" + name.encode() + b"/" for name in COLLECTIONS)
 
 
-def route_of_own(path: bytes) -> tuple[str, str]:
+def get_page_labels(path: bytes) -> tuple[str, str]:
     """Return route and mode: `chat` of the lane `context`; `health`, `polling`, `console` or `pages` of `own`.
 
     `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events,
@@ -37,7 +37,7 @@ def route_of_own(path: bytes) -> tuple[str, str]:
     return "polling" if polled else "pages", "own"
 
 
-def find_page(path: bytes) -> str | None:
+def find_page_name(path: bytes) -> str | None:
     """Return the name, of a closed set, of the gateway's page at a path; None: it has none.
 
     A path at which a model answers is one as a whole.

@@ -19,7 +19,7 @@ _ODD: Final = re.compile(rb"[%;\\]|//|/\.")
 _MAKES_NOTHING: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE"))
 
 
-def may_make(method: bytes, *, has_body: bool) -> bool:
+def may_act_as_post(method: bytes, *, has_body: bool) -> bool:
     """Return whether a server may answer a request as it answers a POST.
 
     Some take a method in any letter case, and some do not look at it where there is a body.
@@ -27,7 +27,7 @@ def may_make(method: bytes, *, has_body: bool) -> bool:
     return has_body or method.upper() not in _MAKES_NOTHING
 
 
-def climbs(path: bytes) -> bool:
+def may_leave_root(path: bytes) -> bool:
     """Return whether the dot segments of `path` could lead above its beginning.
 
     As servers tidy paths up: by RFC 3986, with percent-encoded dots, empty segments that are merged, and each set of
@@ -37,7 +37,7 @@ def climbs(path: bytes) -> bool:
         return False
     if _CLIMBING.search(unquote_to_bytes(path)) is None:
         return False
-    return len(path) > _LONGEST or any(map(_leads_out, _readings(path)))
+    return len(path) > _LONGEST or any(map(_climbs_above_start, _list_readings(path)))
 
 
 def may_end_with(path: bytes, ends: Iterable[bytes]) -> bool:
@@ -52,8 +52,8 @@ def may_end_with(path: bytes, ends: Iterable[bytes]) -> bool:
     return any(end in text for end in ends)
 
 
-def _readings(path: bytes) -> Iterator[list[bytes]]:
-    """Yield the segments of a path, by each set of slashes that a server may know."""
+def _list_readings(path: bytes) -> Iterator[list[bytes]]:
+    """Yield the segments of a path, once for each set of characters that a server may take as slash."""
     path = path.lower()
     present = [slash for slash in _SLASHES if slash in path]
     for count in range(len(present) + 1):
@@ -64,7 +64,8 @@ def _readings(path: bytes) -> Iterator[list[bytes]]:
             yield [unquote_to_bytes(segment) for segment in read.split(b"/")]
 
 
-def _leads_out(segments: Iterable[bytes]) -> bool:
+def _climbs_above_start(segments: Iterable[bytes]) -> bool:
+    """Return whether the `..` segments lead above the first one."""
     depth = 0
     for name in segments:
         if name == b"..":

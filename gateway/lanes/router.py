@@ -11,7 +11,7 @@ whole decision about a head is made once and remembered as a `Plan`. For example
 
 A head with another key, another path or another order of fields has another plan.
 
-1. `remembered` cuts the digits out of the bytes (`_split`) and looks the rest up. The key is all other bytes, so an
+1. `find_plan` cuts the digits out (`_split_length_digits`) and looks the rest up. The key is all other bytes, so an
    equal key means an equal caller, route and framing. `cut`, the place of the digits, must be equal as well, and the
    digits must be 1 to 18 decimal digits. The head is not parsed.
 2. If there is no plan, `decide` parses the head and calls `route`. That checks in this order: method, preflight,
@@ -137,12 +137,12 @@ class Router:
 
     def find_plan(self, data: bytes, end: int, wire: Wire) -> tuple[Plan, bytes] | None:
         """Return the plan for the head `data[:end]` (no empty line) if an equal one was seen, and its digits."""
-        key, cut, digits = _split(data, end)
+        key, cut, digits = _split_length_digits(data, end)
         plan = self._by_head.get(key)
         if plan is None or plan.head.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
             return None
         key_in_use = plan.target.identity.key if plan.policy.watched else None
-        if key_in_use is not None and not self.keys.still_is(key_in_use, wire):
+        if key_in_use is not None and not self.keys.is_key_current(key_in_use, wire):
             self._plans.drop(key)
             return None
         return plan, digits
@@ -163,7 +163,7 @@ class Router:
 
         Then this one goes there, too. Raises GatewayError with the status to answer.
         """
-        key, cut, digits = _split(data, end)
+        key, cut, digits = _split_length_digits(data, end)
         known = self._heads.by_head.get(key)
         if known is None or known.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
             return parse_request_head(data[: end + 4], self.limits.head, peer=get_peer_address(wire)), False
@@ -191,11 +191,11 @@ class Router:
                 text = "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."
                 raise not_allowed(text, _OWN_METHODS)
             if mode == "context":
-                self._remember(head, raw)
+                self._remember_head(head, raw)
             return None
         target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
-        key, cut, digits = _split(raw, len(raw))
-        if not _may_be_kept(head, raw, cut, digits):
+        key, cut, digits = _split_length_digits(raw, len(raw))
+        if not _is_cacheable(head, raw, cut, digits):
             # A handshake; unusual white space; the words inside another field: planned whole, each time.
             return self._builder.build(head, target, -1), b""
         plan = self._builder.build(head, target, cut)
@@ -215,23 +215,23 @@ class Router:
         for group in self.groups:
             group.close()
 
-    def _remember(self, head: RequestHead, raw: bytes) -> None:
-        """Remember a head of the context lane if its key is known: unknown callers take no room from others."""
-        key, cut, digits = _split(raw, len(raw))
-        if _may_be_kept(head, raw, cut, digits):
+    def _remember_head(self, head: RequestHead, raw: bytes) -> None:
+        """Cache a head of the context lane if its key is known: unknown callers get no memory."""
+        key, cut, digits = _split_length_digits(raw, len(raw))
+        if _is_cacheable(head, raw, cut, digits):
             with suppress(GatewayError):
                 self.recognise(head)
                 self._heads.store(key, KnownHead(head, cut, digits))
 
 
-def _may_be_kept(head: RequestHead, raw: bytes, cut: int, digits: bytes) -> bool:
+def _is_cacheable(head: RequestHead, raw: bytes, cut: int, digits: bytes) -> bool:
     """Return whether a head stands for all that differ in the digits at `cut`: no handshake, and a length as usual."""
     if b"upgrade" in head.connection:
         return False
     return cut < 0 or (digits.isdigit() and raw[:cut][-len(_LENGTH_FIELD) :].lower() == _LENGTH_FIELD)
 
 
-def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:
+def _split_length_digits(data: bytes, end: int) -> tuple[bytes, int, bytes]:
     """Return the head `data[:end]` without the digits of its Content-Length, their place (-1: none), and the digits.
 
     Two heads with an equal key and an equal place differ in these digits only.

@@ -7,7 +7,7 @@ under it, however its dots and slashes are written.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.lanes.path_normalization import climbs
+from gateway.lanes.path_normalization import may_leave_root
 
 #: Names behind `/v1/` in the API's paths: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
 COLLECTIONS = frozenset(
@@ -33,12 +33,13 @@ class Route:
     by_model: bool = False
 
     def matches(self, target: bytes) -> bool:
+        """Return whether a target begins with the prefix, at a segment, and does not climb out of it."""
         if not target.startswith(self.prefix):
             return False
         rest = target[len(self.prefix) :]
-        return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(get_path(rest))
+        return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not may_leave_root(get_path(rest))
 
-    def in_api(self, path: bytes) -> bytes:
+    def get_api_path(self, path: bytes) -> bytes:
         """Return a path that matches as the API's own, without what the prefix has before it.
 
         `/rented/v1/models` is `/v1/models` if the prefix is `/rented/v1/` or `/rented`.

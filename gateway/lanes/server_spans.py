@@ -9,7 +9,7 @@ from gateway.contracts.tracing.headers import TRACEPARENT, TRACESTATE, parse_par
 from gateway.contracts.tracing.tracer import Attributes, Record, Tracer
 from gateway.http.request_head import RequestHead
 from gateway.lanes.client import Client
-from gateway.lanes.page_labels import find_page
+from gateway.lanes.page_labels import find_page_name
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT
 from gateway.lanes.routes import get_path
 
@@ -37,7 +37,7 @@ def find_sender(head: RequestHead) -> TraceContext | None:
     return parse_parent(values[TRACEPARENT], values[TRACESTATE]) if values[TRACEPARENT] else None
 
 
-def server_span(
+def build_server_span(
     context: TraceContext,
     began_ns: int,
     ended_ns: int,
@@ -95,7 +95,7 @@ class RequestTrace:
         began_ns, path = now_ns - int(duration_s * 1e9), get_path(head.target)
         span = (context, began_ns, now_ns, head.method, path, self.target, self.lane, status)
         failure = "cancelled" if status == CLIENT_LEFT else ""
-        self.tracer.send(server_span(*span, failure=failure, attributes=attributes))
+        self.tracer.send(build_server_span(*span, failure=failure, attributes=attributes))
 
 
 def start_trace(client: Client, head: RequestHead, *, route: str, lane: str) -> RequestTrace | None:
@@ -110,7 +110,7 @@ def start_trace(client: Client, head: RequestHead, *, route: str, lane: str) -> 
     sender = tracer.find_trusted_sender(find_sender(head))
     if sender is None and lane == "own" and head.method in _LOOKS and not head.websocket:
         return None
-    target = find_page(get_path(head.target)) or route
+    target = find_page_name(get_path(head.target)) or route
     return RequestTrace(tracer, tracer.build_request_context(sender), head, target, lane)
 
 

@@ -40,7 +40,7 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
             able.add_metric([group.name, member.name], float(member.obstacle(now_s) in (None, "busy")))
             busy.add_metric([group.name, member.name], member.inflight)
             state.add_metric([group.name, member.name], _STATES[member.breaker.state(now_s)])
-            wait.add_metric([group.name, member.name], member.waits_s(now_s))
+            wait.add_metric([group.name, member.name], member.get_wait_s(now_s))
             if member.answers.last_status.isdecimal():
                 last.add_metric([group.name, member.name], int(member.answers.last_status))
             if group.checks is not None:

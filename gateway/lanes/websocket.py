@@ -144,11 +144,11 @@ class WebSocketTransaction:
             raise
         finally:
             listener.answering -= 1
-            self._write_access(perf_counter() - began)
+            self._log_turn(perf_counter() - began)
             if self._client.transaction is self:
                 self._forward(self._frames.done())
 
-    def _write_access(self, duration_s: float) -> None:
+    def _log_turn(self, duration_s: float) -> None:
         """Log a turn that has ended, if there is an access log."""
         if (access_log := self._client.listener.access_log) is None:
             return
@@ -161,16 +161,16 @@ class WebSocketTransaction:
             **{"status": web.HTTPOk.status_code, **self._facts},
         )
 
-    def go_away(self) -> None:
+    def send_going_away(self) -> None:
         """Send the client once that the gateway is leaving (1001); the page sees the end of its messages."""
         if self._goodbye is None:
             closing = self._response.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway is shutting down")
             self._goodbye = self._client.listener.loop.create_task(closing)
 
     def handler_closed(self) -> None:
-        """End the transaction: the handler is through. A client that is still sending gets what was written."""
+        """End the transaction, as its page has finished. A client that still sends gets all that was written."""
         if self._client.transaction is self:
-            self._leave()
+            self._disconnect_handler()
             self._client.turn_done(keep=False, linger=True)
 
     def client_eof(self) -> bool:
@@ -178,7 +178,7 @@ class WebSocketTransaction:
         return False
 
     def client_gone(self) -> None:
-        self._leave()
+        self._disconnect_handler()
 
     def client_full(self) -> None:
         self._handler.pause_writing()
@@ -203,7 +203,7 @@ class WebSocketTransaction:
         elif now - self._pinged_s > self._heartbeat_s / 2:
             self.handler_closed()
 
-    def _leave(self) -> None:
+    def _disconnect_handler(self) -> None:
         self._client.listener.websockets.discard(self)
         if isinstance(self._response, PageSocket):
             self._response.transaction = None
@@ -236,7 +236,7 @@ async def websocket(
     response = PageSocket(
         heartbeat_s=heartbeat_s, message_limit_bytes=message_limit_bytes, frames=frames, decode_text=decode_text
     )
-    if not _acceptable(response, request):
+    if not _can_accept(response, request):
         raise GatewayError(
             "invalid_header",
             "This page is a WebSocket: connect with GET, 'Connection: Upgrade', 'Upgrade: websocket', "
@@ -257,7 +257,8 @@ async def websocket(
         await response.close(code=code)  # without it, the next heartbeat would keep all this for so long
 
 
-def _acceptable(response: web.WebSocketResponse, request: web.Request) -> bool:
+def _can_accept(response: web.WebSocketResponse, request: web.Request) -> bool:
+    """Return whether a request is a valid WebSocket handshake."""
     try:
         return bool(response.can_prepare(request))
     except ValueError:  # a key that is not even ASCII

@@ -56,7 +56,7 @@ class Admission:
         self._update_sharing()
 
     def _update_sharing(self) -> None:
-        """Look whether it is known what requests use."""
+        """Update whether requests may share reservations: each token limit has a mean to reserve by."""
         self._is_new = self._is_new and any(rule.most_tokens and not rule.meter.mean for rule in self.rules)
         # A place that reserves tokens is for no request without any.
         self._may_share = not self._is_new and (self.takes_tokens or not any(rule.most_tokens for rule in self.rules))
@@ -71,7 +71,7 @@ class Admission:
         return found
 
     def share(self, length: int) -> SharedReservation | None:
-        """Take places that are ahead in all rules, for a request whose body has so many bytes; None: look for room."""
+        """Take prefetched places in all rules, for a body of `length` bytes; None: use `reserve`."""
         usual, clock = self._usual, self._clock
         if usual is None:
             return None
@@ -90,7 +90,7 @@ class Admission:
         return usual
 
     def join(self, before: AnyReservation, further: AnyReservation) -> AnyReservation:
-        """Return one reservation of both, of which `further` is one by these rules; the same one for the same two."""
+        """Return one reservation of both; the same object for the same two shared ones."""
         known, shared, both = self._joined
         if before is known and further is shared:
             return both
@@ -112,19 +112,19 @@ class Admission:
             guess = estimate_request_tokens(body, length) if self._is_new else None
             reservation = self.limiter.reserve(self.rules, length // BYTES_A_TOKEN, guess=guess)
         places = reservation.places
-        if self._may_share and all(map(_is_usual, places, self.rules)):
+        if self._may_share and all(map(_has_places_ahead, places, self.rules)):
             self._usual = SharedReservation(places)
             self._looks = tuple(zip((rule.meter for rule in self.rules), places, strict=True))
         return reservation
 
 
-def _is_usual(places: RulePlaces, rule: LimitRule) -> bool:
-    """Return whether there are more such places ahead, by the figures of the rule."""
+def _has_places_ahead(places: RulePlaces, rule: LimitRule) -> bool:
+    """Return whether more prefetched places like these are left, by the limits of the rule."""
     meter = rule.meter
     return meter.ahead > 0 and places is meter.usual and meter.looked_by is rule.most
 
 
 def estimate_request_tokens(body: bytes, length: int) -> int | None:
-    """Return the tokens that a request says it may use; None: it does not."""
+    """Return the most tokens that a request's body allows; None: it states no limit."""
     found = _MOST.findall(body)
     return length // BYTES_A_TOKEN + max(map(int, found)) if found else None

@@ -1,6 +1,6 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
-1. `of_caller`, `of_model` and `of_upstream` return the rules of a request, the same ones each time.
+1. `of_caller`, `of_model` and `of_upstream` return the rules of a request, the same each time.
 2. `reserve` takes a place in all rules, or in none and raises. `Reservation.close` gives the places back, once.
 3. Tokens are reserved at the beginning, by an estimate, and corrected at the end (`reservation.py`).
 

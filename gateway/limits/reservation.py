@@ -91,7 +91,7 @@ class RulePlaces:
             self.least_bytes = reserved * BYTES_A_TOKEN
 
     def note_used(self, used: int, requests: int = 1) -> None:
-        """Note what some requests used together. It is settled later (`settle`)."""
+        """Add tokens that some requests used together; `settle` counts them later."""
         self.tokens += used - self.reserved * requests
         if self.is_held:
             self.counter.hold(-self.reserved * requests)
@@ -133,7 +133,7 @@ class Reservation:
         its tokens follow, by another `close`. NEVER: it goes on, but its tokens are not counted.
         """
         if tokens is NEVER:
-            _release(self.places)
+            _release_tokens(self.places)
             self.places = [RulePlaces(one.counter, one.tick, one.reserved, one.made) for one in self.places]
             return self
         if not self._has_left:
@@ -152,7 +152,7 @@ class Reservation:
                     one.note_used(tokens)
                     one.settle()
         else:
-            _release(places)
+            _release_tokens(places)
         return self
 
     @property
@@ -161,8 +161,8 @@ class Reservation:
         return any(one.reserved and not one.counter.mean for one in self.places)
 
     def drop_tokens(self) -> None:
-        """Reserve no tokens, and settle none: parts of the request take their own."""
-        _release(self.places)
+        """Release the held tokens, and reserve none: parts of the request take their own."""
+        _release_tokens(self.places)
         self.places = [one.drop_tokens() for one in self.places]
 
 
@@ -242,8 +242,8 @@ class Settlement:
             one.settle()
 
 
-def _release(places: Sequence[RulePlaces]) -> None:
-    """Hold no tokens any longer, of which none count as used."""
+def _release_tokens(places: Sequence[RulePlaces]) -> None:
+    """Release the held tokens; none of them count as used."""
     for one in places:
         if one.is_held:
             one.counter.hold(-one.reserved)
@@ -251,6 +251,6 @@ def _release(places: Sequence[RulePlaces]) -> None:
 
 def _cancel_places(places: Sequence[RulePlaces]) -> None:
     """Take back all that was taken: the request used nothing."""
-    _release(places)
+    _release_tokens(places)
     for one in places:
         one.counter.correct(-one.made, -one.reserved, one.tick)

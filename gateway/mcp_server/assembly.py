@@ -23,7 +23,7 @@ from gateway.workflows.definition import Workflow
 _NONE: Final[Mapping[str, Workflow]] = {}
 
 
-def build_door(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
+def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
     """Build the endpoint. `secret` seals what clients carry from one request to the next."""
     settings, services = needs.settings, needs.mcp_servers.services
 
@@ -84,7 +84,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
 
 
 def _build_call_handler(needs: DoorNeeds, serve: Callable[[], Serve], unread: UnreadResults) -> CallHandler:
-    """Build what runs calls. `serve` returns the settings in use."""
+    """Build the handler that runs calls. `serve` returns the settings in use."""
     return CallHandler(
         calls=needs.calls,
         identify=needs.identify,

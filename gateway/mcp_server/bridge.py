@@ -103,7 +103,7 @@ def build_scope(visit: ClientRequest) -> MutableMapping[str, Any]:
         "query_string": query.encode("latin-1", "replace"),
         "root_path": "",
         "headers": _build_headers(visit),
-        "user": _user(caller.name, caller.tenant),
+        "user": _build_user(caller.name, caller.tenant),
         "state": {},
         SCOPE_KEY: visit,
     }
@@ -116,7 +116,7 @@ def _build_headers(visit: ClientRequest) -> list[tuple[bytes, bytes]]:
 
 
 @lru_cache(maxsize=1024)
-def _user(name: str, tenant: str) -> AuthenticatedUser:
+def _build_user(name: str, tenant: str) -> AuthenticatedUser:
     return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[], subject=tenant))
 
 
@@ -138,6 +138,7 @@ class _Answer:
         self._ended = False
 
     async def receive(self) -> Message:
+        """Return the body once; after that, wait for the end and return a disconnect."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -145,20 +146,24 @@ class _Answer:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
+        """Write a message of the application; after its last one, or a lost client, stop waiting."""
         if not self._visit.gone.is_set():
             try:
-                await self._send(message)
+                await self._send_message(message)
             except ConnectionResetError:
                 self._visit.gone.set()
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._visit.gone.set()
             self._over.set()  # a task that watches for that ends by itself: a cancelled task is garbage in a cycle
 
-    async def _send(self, message: Message) -> None:
+    async def _send_message(self, message: Message) -> None:
+        """Write head or body of the answer, and report the results that it delivered."""
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], list(message["headers"])
             if any(value.startswith(b"text/event-stream") for name, value in self._headers if name == b"content-type"):
-                await self._prepare(web.StreamResponse())  # its client waits for the head, maybe long before an event
+                await self._prepare_response(
+                    web.StreamResponse()
+                )  # its client waits for the head, maybe long before an event
             else:
                 self._closing = None
             return
@@ -168,9 +173,9 @@ class _Answer:
             if more or len(body) > _PIECE_BYTES:
                 response = web.StreamResponse()
                 response.content_length = None if more else len(body)
-                await self._prepare(response)
+                await self._prepare_response(response)
             else:
-                await self._prepare(web.Response(body=body))
+                await self._prepare_response(web.Response(body=body))
                 body = b""
         assert self._response is not None
         if body:
@@ -184,10 +189,10 @@ class _Answer:
             await self._response.write_eof()
             self._ended = True
         if brought:
-            await self._deliver(brought)
+            await self._report_delivered(brought)
 
-    async def _deliver(self, brought: list[bytes]) -> None:
-        """Report the results that have just been written, unless the client left before the kernel had them."""
+    async def _report_delivered(self, brought: list[bytes]) -> None:
+        """Report the results that were written, unless the client left before the kernel had them."""
         transport = self._visit.request.transport
         if isinstance(transport, Facade) and await transport.wait_until_flushed():
             for mark in brought:
@@ -199,7 +204,8 @@ class _Answer:
             raise ConnectionResetError("the answer was not finished")
         return self._response
 
-    async def _prepare(self, response: web.StreamResponse) -> None:
+    async def _prepare_response(self, response: web.StreamResponse) -> None:
+        """Send the head of the answer with the application's status and fields."""
         response.set_status(self._status)
         for name, value in self._headers:
             if name not in _OURS:

@@ -82,7 +82,7 @@ class Changes:
                     session.send_prompt_list_changed,
                     session.send_resource_list_changed,
                 ):
-                    self._send(send)
+                    self._send_soon(send)
 
     def close(self) -> None:
         """End all subscriptions. Idempotent."""
@@ -90,7 +90,8 @@ class Changes:
         for sending in self._sending:
             sending.cancel()
 
-    def _send(self, send: Callable[[], Any]) -> None:
+    def _send_soon(self, send: Callable[[], Any]) -> None:
+        """Send a notification in a task of its own."""
         task = asyncio.get_running_loop().create_task(_try_send(send))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)

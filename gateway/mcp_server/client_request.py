@@ -58,7 +58,7 @@ class ClientRequest:
 
     @property
     def takes_answer(self) -> bool:
-        """Return whether its client reads what answers it: a stream, or one message in either media type."""
+        """Return whether the client accepts the answer to its POST, as events or as one JSON message."""
         return self.request.method == "POST" and (self.reads.events or (self.reads.json and not self.is_stream))
 
     @property
@@ -66,7 +66,7 @@ class ClientRequest:
         return self.is_of_older_era or self.version in MODERN_PROTOCOL_VERSIONS
 
     def read(self, message: object) -> None:
-        """Note what the message of the request is."""
+        """Note whether the message begins a session or a stream of changes."""
         method, params = (message.get(key) if isinstance(message, Mapping) else None for key in ("method", "params"))
         meta = params.get("_meta") if isinstance(params, Mapping) else None
         is_newer = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
@@ -89,6 +89,6 @@ class ClientRequest:
 
 
 def get_client_request(ctx: Any) -> ClientRequest:
-    """Return the visit of a message. `ctx` is the SDK's context of a handler."""
+    """Return the HTTP request that brought a message. `ctx` is the SDK's context of a handler."""
     visit: ClientRequest = ctx.request.scope[SCOPE_KEY]
     return visit

@@ -60,7 +60,7 @@ class ApprovalElicitation:
     def message(self) -> str:
         """Return the text: exactly the call that would run, and why it is held."""
         lead = "Approve this call? It has not run yet." if self.mode == "form" else "This call waits for a decision."
-        return f"{lead}\n\n{_block(self.approval)}"
+        return f"{lead}\n\n{_format_call(self.approval)}"
 
     @property
     def url(self) -> str:
@@ -114,18 +114,18 @@ def parse_decision(answer: ElicitResult, sha256: str) -> Decision | None:
     return None
 
 
-def _block(approval: Approval) -> str:
-    """Return the call that would run, with a note of what is left out of a long one."""
+def _format_call(approval: Approval) -> str:
+    """Return the call that would run, with a note on the omitted part of a long one."""
     one = describe_approval(approval)
     return "\n\n".join(filter(None, (format_call_block(one), format_hidden_text(one))))
 
 
-def held_text(approval: Approval, answering: AnswerOptions, *, obstacle: str | None = None) -> str:
+def format_held_text(approval: Approval, answering: AnswerOptions, *, obstacle: str | None = None) -> str:
     """Return the result of a call that waits: it has not run, how to decide, and how to get the result.
 
     With an `obstacle`, which no approval removes, a person can only reject it.
     """
-    call = _block(approval)
+    call = _format_call(approval)
     if obstacle is not None:
         return (
             f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"

@@ -23,7 +23,7 @@ from gateway.mcp.sdk_import import silence
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import ClientRequest
-from gateway.mcp_server.errors import build_refusal, build_session_refusal, unknown_version
+from gateway.mcp_server.errors import build_refusal, build_session_refusal, build_version_refusal
 from gateway.mcp_server.quotas.message_reader import OpenRequestIds, check_message, read_message
 from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.quotas.sessions import SessionShares, get_owner
@@ -86,13 +86,13 @@ class McpEndpoint:
     def routes(self) -> Sequence[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         paths = (self._path, f"{self._path}/{_SERVICE}")
-        return [("*", path + end, self._answer) for path in paths for end in ("", "/")]
+        return [("*", path + end, self._answer_request) for path in paths for end in ("", "/")]
 
     async def start(self) -> None:
         """Accept requests from now on."""
         silence("mcp", "sse_starlette")
         started = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(started))
+        self._task = asyncio.get_running_loop().create_task(self._run_sessions(started))
         await started.wait()
 
     async def leave(self) -> None:
@@ -111,7 +111,8 @@ class McpEndpoint:
         await self._bridge.close()
         await self._calling.close()
 
-    async def _run(self, started: asyncio.Event) -> None:
+    async def _run_sessions(self, started: asyncio.Event) -> None:
+        """Run the SDK's session manager and the reports of changes until the endpoint closes."""
         # The SDK's context must be left in the task that entered it.
         reporting = asyncio.get_running_loop().create_task(self._changes.run())
         try:
@@ -121,7 +122,8 @@ class McpEndpoint:
         finally:
             reporting.cancel()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_request(self, request: web.Request) -> web.StreamResponse:
+        """Identify the caller, check the message, and pass the request on to the SDK."""
         head = get_head(request)
         if isinstance(request.transport, Facade):
             request.transport.set_route(_ROUTE)
@@ -136,9 +138,9 @@ class McpEndpoint:
         visit = ClientRequest(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
         if visit.service is not None and not self._has_service(visit.service):
-            return _build_refusal_answer(_no_service(visit.service), None)
+            return _build_refusal_answer(_build_no_service_error(visit.service), None)
         if self._under_way is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
-            return _build_refusal_answer(_without_sessions(), None)
+            return _build_refusal_answer(_build_sessions_off_error(), None)
         session_id, ended, closing = visit.session_id, None, None
         if request.method == "POST":
             message: object = None
@@ -147,7 +149,7 @@ class McpEndpoint:
                 check_message(message)
                 visit.read(message)
                 if not visit.is_of_known_version:
-                    return web.json_response(unknown_version(visit.version or "", message), status=400)
+                    return web.json_response(build_version_refusal(visit.version or "", message), status=400)
                 if self._under_way is not None and session_id is not None and visit.is_of_older_era:
                     ended = self._under_way.take(get_owner(visit), session_id, message)
                     closing = build_session_refusal(message)
@@ -160,6 +162,7 @@ class McpEndpoint:
     async def _forward_request(
         self, visit: ClientRequest, body: bytes, closing: Json | None, ended: Callable[[], None] | None
     ) -> web.StreamResponse:
+        """Pass a request to the SDK, and clean up its session and results after it."""
         method, session_id = visit.request.method, visit.session_id
         if method == "GET":
             self._streams.add(visit)
@@ -180,13 +183,13 @@ class McpEndpoint:
                 self._changes.forget(session_id)
 
 
-def _without_sessions() -> GatewayError:
-    """Return the error of a request for a session: a stream without one would bring nothing, ever."""
+def _build_sessions_off_error() -> GatewayError:
+    """Return the error for a request that needs sessions, which this gateway does not offer."""
     text = "There are no sessions here: this gateway has several workers. Send each request by POST."
     return not_allowed(text, ("POST",))
 
 
-def _no_service(name: str) -> GatewayError:
+def _build_no_service_error(name: str) -> GatewayError:
     return GatewayError("service_not_found", f"There is no service {name[:64]!r} here: check the last part of the URL.")
 
 

@@ -12,7 +12,7 @@ from gateway.contracts.storage.store import Json
 _CODES: Final = {"invalid_json": PARSE_ERROR}
 
 
-def as_mcp_error(error: GatewayError) -> MCPError:
+def convert_to_mcp_error(error: GatewayError) -> MCPError:
     """Return an error as an answer to a request. Its data has the gateway's own code, as docs/errors.md lists it."""
     data: dict[str, object] = {"code": error.code}
     if error.param is not None:
@@ -28,13 +28,13 @@ def build_refusal(error: GatewayError, message: object) -> Json:
     request_id = message.get("id") if isinstance(message, dict) and error.param != "id" else None
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
         request_id = None
-    told = as_mcp_error(error).error.model_dump(by_alias=True)
+    told = convert_to_mcp_error(error).error.model_dump(by_alias=True)
     if told["code"] == INVALID_PARAMS and not (error.param or "").startswith("params"):
         told["code"] = INVALID_REQUEST
     return {"jsonrpc": "2.0", "id": request_id, "error": told}
 
 
-def unknown_version(requested: str, message: object) -> Json:
+def build_version_refusal(requested: str, message: object) -> Json:
     """Return the answer to a message whose header names a version of the protocol that is not served."""
     versions = ", ".join(MODERN_PROTOCOL_VERSIONS)
     text = (
@@ -55,6 +55,6 @@ def build_session_refusal(message: object) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": INTERNAL_ERROR, "message": text}}
 
 
-def no_such(what: str) -> MCPError:
-    """Return the error for a name that is not there, or that the caller may not use: both look the same."""
+def build_not_found(what: str) -> MCPError:
+    """Return the error for a name that does not exist, or that the caller may not use."""
     return MCPError(INVALID_PARAMS, f"There is no such {what}, or your key may not use it: list what there is.")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 SECRET: Final = "mcp"  # noqa: S105 - its name
 
 
-async def open_door(needs: DoorNeeds) -> "McpEndpoint":
+async def open_endpoint(needs: DoorNeeds) -> "McpEndpoint":
     """Build the endpoint and let it accept requests. Raises ConfigError where the SDK is missing, and StoreError."""
     try:
-        build = await asyncio.to_thread(_load)
+        build = await asyncio.to_thread(_import_builder)
     except ImportError:
         raise ConfigError((Problem("configuration", "mcp.serve", MISSING_SDK),)) from None
     door = build(needs, await needs.store.secret(SECRET))
@@ -26,9 +26,9 @@ async def open_door(needs: DoorNeeds) -> "McpEndpoint":
     return door
 
 
-def _load() -> "Callable[[DoorNeeds, bytes], McpEndpoint]":
+def _import_builder() -> "Callable[[DoorNeeds, bytes], McpEndpoint]":
     # Imported here because a gateway that serves no MCP clients needs neither the SDK nor what that needs.
     with IMPORTING:
-        from gateway.mcp_server.assembly import build_door
+        from gateway.mcp_server.assembly import build_endpoint
 
-    return build_door
+    return build_endpoint

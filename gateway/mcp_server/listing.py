@@ -69,6 +69,7 @@ class AccessFilter:
     workflows: bool = False
 
     def allows(self, offer: ToolOffer) -> bool:
+        """Return whether the request may use a tool, or a workflow with all of its tools."""
         if self.service is not None and offer.service != self.service:
             return False
         if offer.workflow is not None and not self.workflows:
@@ -158,16 +159,18 @@ class ToolListing:
         made_of = self._catalog(), self._services(), self._workflows()
         if self._taken is None or any(map(is_not, made_of, self._taken.made_of)):
             catalog, _, workflows = made_of
-            self._taken = _ToolSnapshot(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
+            self._taken = _ToolSnapshot(
+                made_of, (*_list_offers(catalog), *self._build_workflow_offers(catalog, workflows))
+            )
         return self._taken.offers
 
-    def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[ToolOffer]:
+    def _build_workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[ToolOffer]:
         """Return workflows as tools, but none under a tool's name, which is logged once."""
         names = catalog.names() if workflows else ()
         before, self._in_the_way = self._in_the_way, next((one for one in names if is_of_service(one, WORKFLOW)), None)
         if self._in_the_way is None:
             exchange = Exchange(id="", body={}, caller=_NOBODY, chain="")
-            return [_workflow_offer(catalog, workflow, exchange) for workflow in workflows.values()]
+            return [_build_workflow_offer(catalog, workflow, exchange) for workflow in workflows.values()]
         if before is None:
             log.warning(
                 "no workflow is a tool of MCP clients: %r has a name as they would; rename its service or its source",
@@ -177,17 +180,18 @@ class ToolListing:
 
 
 def _strip_service_prefix(name: str, service: str, prefix: str) -> str:
-    """Return a tool's own name on the path of its service, if the name begins as its tools' names do; else ""."""
+    """Return a tool's name without its service's prefix on the path of the service, or an empty text."""
     return next((name.removeprefix(head) for head in (f"{service}.", prefix) if name.startswith(head)), "")
 
 
-def _offers(catalog: Catalog) -> Sequence[ToolOffer]:
+def _list_offers(catalog: Catalog) -> Sequence[ToolOffer]:
     running = tuple(service.name for service in catalog.services() if service.running)
     exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", steering=ToolSteering(services=running))
-    return [_offer(entry) for entry in catalog.get_entries(exchange)]
+    return [_build_offer(entry) for entry in catalog.get_entries(exchange)]
 
 
-def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> ToolOffer:
+def _build_workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> ToolOffer:
+    """Return a workflow as a tool."""
     inside = f"{WORKFLOW}.{workflow.name}"
     found = [(tool, catalog.find(tool, exchange)) for tool in workflow.tools]
     tools = tuple(dict.fromkeys(name if entry is None else entry.spec.name for name, entry in found))
@@ -196,7 +200,8 @@ def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) ->
     return ToolOffer(inside, name, name, None, dict.fromkeys(_VERSIONS, definition), workflow=workflow, tools=tools)
 
 
-def _offer(entry: CatalogEntry) -> ToolOffer:
+def _build_offer(entry: CatalogEntry) -> ToolOffer:
+    """Return a tool of the catalog with its definition for each version of the protocol."""
     inside = entry.spec.name
     definition: Json = {"description": entry.spec.description, "inputSchema": entry.spec.parameters}
     if entry.service is None:
@@ -220,6 +225,7 @@ def _fit_definition(definition: Json, version: str) -> Json:
 
 
 def _is_valid(definition: Json, version: str) -> bool:
+    """Return whether a definition is valid in this version of the protocol."""
     page: dict[str, Any] = {"tools": [{"name": "x", **definition}], "resultType": "complete"}
     try:
         validate_server_result("tools/list", version, {**page, "ttlMs": 0, "cacheScope": "private"})

@@ -81,14 +81,16 @@ class _AsJson:
         self._start: Message | None = None  # of a stream
 
     async def __call__(self, message: Message) -> None:
+        """Turn a stream of events into one JSON answer; other answers stay as they are."""
         if message["type"] == "http.response.start" and _is_of_type(message, _EVENTS):
-            self._start = _with_type(message, _JSON)
+            self._start = _replace_type(message, _JSON)
         elif self._start is None:
             await self._send(message)
         else:
-            await self._gather(message, self._start)
+            await self._gather_answer(message, self._start)
 
-    async def _gather(self, message: Message, start: Message) -> None:
+    async def _gather_answer(self, message: Message, start: Message) -> None:
+        """Keep the event that answers the request, and send it as JSON at the end of the stream."""
         if await is_answer(data := get_event_data(message.get("body", b""))):
             self._answer = data
         if message.get("more_body", False):
@@ -107,9 +109,10 @@ class _AsEvents:
         self._is_wrapping = False
 
     async def __call__(self, message: Message) -> None:
+        """Turn a JSON answer into a stream of one event; other answers stay as they are."""
         if message["type"] == "http.response.start":
             self._is_wrapping = message["status"] == _OK and _is_of_type(message, _JSON)
-            await self._send(_with_type(message, _EVENTS) if self._is_wrapping else message)
+            await self._send(_replace_type(message, _EVENTS) if self._is_wrapping else message)
         elif self._is_wrapping:
             await self._send({**message, "body": b"event: message\r\ndata: %b\r\n\r\n" % message["body"]})
         else:
@@ -120,6 +123,6 @@ def _is_of_type(start: Message, kind: str) -> bool:
     return any(name == _TYPE and value.startswith(kind.encode()) for name, value in start["headers"])
 
 
-def _with_type(start: Message, kind: str) -> Message:
+def _replace_type(start: Message, kind: str) -> Message:
     headers = [(name, kind.encode() if name == _TYPE else value) for name, value in start["headers"]]
     return {**start, "headers": headers}

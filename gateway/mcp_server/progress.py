@@ -44,7 +44,7 @@ class ProgressReporter:
             return
         self._next = progress
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._send())
+            self._task = asyncio.get_running_loop().create_task(self._send_reports())
 
     async def finish(self) -> None:
         """Send the last report now, if it is not sent yet: the result comes next."""
@@ -57,7 +57,8 @@ class ProgressReporter:
         if self._task is not None:
             self._task.cancel()
 
-    async def _send(self) -> None:
+    async def _send_reports(self) -> None:
+        """Send the latest report, with growing numbers and pauses, until none is left."""
         while self._next is not None:
             told, self._next = self._next, None
             number, total = told.progress, told.total
@@ -66,13 +67,13 @@ class ProgressReporter:
             if total is not None and not isfinite(total):
                 total = None
             try:
-                await self._session.report_progress(self._sent, total, _message(told))
+                await self._session.report_progress(self._sent, total, _format_message(told))
             except Exception as error:
                 log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return
             await until_set(self._ending, self._pause_s)
 
 
-def _message(told: CallProgress) -> str | None:
+def _format_message(told: CallProgress) -> str | None:
     """Return a message on one line: a client may show it among the gateway's own."""
     return format_one_line(told.message, MESSAGE_CHARS) or None

@@ -33,6 +33,7 @@ class WorkflowPrompts:
         return [_build_prompt_entry(workflow) for workflow in self._workflows().values()]
 
     def has(self, name: str) -> bool:
+        """Return whether a workflow has this name."""
         return name in self._workflows()
 
     def get(self, name: str, arguments: Mapping[str, str] | None) -> Json:
@@ -44,7 +45,7 @@ class WorkflowPrompts:
         except ParameterError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         try:
-            text = _text(workflow, params)
+            text = _format_steps(workflow, params)
         except TooLongError as error:
             raise MCPError(INVALID_PARAMS, f"The prompt cannot be written: {error}.") from None
         message = {"role": "user", "content": {"type": "text", "text": text}}
@@ -52,6 +53,7 @@ class WorkflowPrompts:
 
 
 def _build_prompt_entry(workflow: Workflow) -> Json:
+    """Return a workflow as an entry of the list of prompts."""
     arguments = [
         {
             "name": name,
@@ -63,7 +65,7 @@ def _build_prompt_entry(workflow: Workflow) -> Json:
     return {"name": workflow.name, "description": workflow.description, "arguments": arguments}
 
 
-def _text(workflow: Workflow, params: Json) -> str:
+def _format_steps(workflow: Workflow, params: Json) -> str:
     """Return the steps of a workflow as a text. Raises TooLongError."""
     earlier: dict[str, object] = {}
     lines = [f"{workflow.description}\n\nDo these steps in order, and use the result of each where it is named:"]

@@ -25,17 +25,17 @@ _PLAIN: Final = {"type", "text"}
 _RUN: Final = "twolane/run"
 
 
-def call_result(done: Done, version: str) -> Json:
+def build_call_result(done: Done, version: str) -> Json:
     """Return the result of a call: the blocks of its server where the client can read them, else their text.
 
     A result without the structured content that its tool promises is an error: the protocol's own clients accept it as
     nothing else.
     """
     result = done.result
-    whole: Json = {**text_result(result.content, ok=result.ok), "_meta": {_RUN: done.run_id}}
+    whole: Json = {**build_text_result(result.content, ok=result.ok), "_meta": {_RUN: done.run_id}}
     room_bytes = RESULT_BYTES
     if result.parts:
-        blocks = [_readable(part, version) for part in result.parts]
+        blocks = [_adapt_block(part, version) for part in result.parts]
         if not _are_valid(blocks, version):
             blocks = [block if _are_valid([block], version) else _build_note(block) for block in blocks]
         whole["content"] = blocks
@@ -53,18 +53,18 @@ def call_result(done: Done, version: str) -> Json:
     return whole
 
 
-def run_mark(run_id: str) -> bytes:
+def build_run_mark(run_id: str) -> bytes:
     """Return what the result of this run has on the wire, and no other message: texts in JSON have escaped quotes."""
     return f'"{_RUN}":"{run_id}"'.encode()
 
 
-def text_result(text: str, *, ok: bool = True) -> Json:
+def build_text_result(text: str, *, ok: bool = True) -> Json:
     """Return a result that is one text."""
     return {"content": [{"type": "text", "text": text}], "isError": not ok}
 
 
-def _readable(part: Json, version: str) -> Json:
-    """Return a block, or a note on it for a client of a version without this kind."""
+def _adapt_block(part: Json, version: str) -> Json:
+    """Return a block, or a note on it for a client whose version lacks this kind."""
     kind = part.get("type")
     since = _SINCE.get(kind, "") if isinstance(kind, str) else ""
     return part if version >= since else _build_note(part)

@@ -25,9 +25,9 @@ from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp.server_text import count_sent_bytes
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import get_client_request
-from gateway.mcp_server.errors import as_mcp_error
+from gateway.mcp_server.errors import convert_to_mcp_error
 from gateway.mcp_server.quotas.sessions import get_owner
-from gateway.mcp_server.spans import begun_span
+from gateway.mcp_server.spans import begin_message_span
 
 log = logging.getLogger("gateway")
 
@@ -121,7 +121,7 @@ def build_server(
         on_read_resource=complete(read_resource),
         on_subscriptions_listen=changes.listen,
     )
-    state = RequestStateSecurity(keys=[secret], ttl=STATE_S, bind_principal=_principal, audience=NAME)
+    state = RequestStateSecurity(keys=[secret], ttl=STATE_S, bind_principal=_build_principal, audience=NAME)
     server.middleware[:] = [
         _Watch(changes, counters, clock, tracer),
         RequestStateBoundary(state, default_audience=NAME),
@@ -143,10 +143,10 @@ def build_page(key: str, entries: list[Json], cursor: str | None) -> Json:
     """Return one page of a list, which has each name once. Raises MCPError for a cursor of another list."""
     named: dict[str, Json] = {}
     for entry in entries:
-        named.setdefault(_mark(entry), entry)
+        named.setdefault(_get_entry_name(entry), entry)
     entries, begin = list(named.values()), 0
     if cursor is not None:
-        begin = next((at for at, entry in enumerate(entries) if _mark(entry) == cursor), 0)
+        begin = next((at for at, entry in enumerate(entries) if _get_entry_name(entry) == cursor), 0)
         if not begin:
             raise MCPError(INVALID_PARAMS, "There is no such page, or not any more: list again from the beginning.")
     end, room_bytes = begin, EVENT_BYTES
@@ -155,18 +155,18 @@ def build_page(key: str, entries: list[Json], cursor: str | None) -> Json:
     end = max(end, begin + 1)
     page: Json = {key: entries[begin:end], "resultType": "complete"}
     if end < len(entries):
-        page["nextCursor"] = _mark(entries[end])
+        page["nextCursor"] = _get_entry_name(entries[end])
     return page
 
 
-def _mark(entry: Json) -> str:
-    """Return what names an entry in its list."""
+def _get_entry_name(entry: Json) -> str:
+    """Return the name or URI that identifies an entry in its list."""
     mark: str = entry.get("uri") or entry.get("uriTemplate") or entry["name"]
     return mark
 
 
-def _principal(ctx: Any) -> str:
-    """Return whom a sealed state is for: the tenant and the name of a key, and the end user."""
+def _build_principal(ctx: Any) -> str:
+    """Return the owner of a sealed state: the tenant and name of a key, and the end user."""
     visit = get_client_request(ctx)
     return "\n".join((*get_owner(visit), visit.user or ""))
 
@@ -181,22 +181,23 @@ class _Watch:
         self._clock = clock
 
     async def __call__(self, ctx: Any, call_next: CallNext) -> HandlerResult:
+        """Handle a message within its span, and turn errors into MCP errors; measure its duration."""
         if ctx.request_id is None:
             return await call_next(ctx)
         visit, method, began_s = get_client_request(ctx), ctx.method, self._clock.monotonic()
         known = method if method in SPEC_CLIENT_METHODS else _OTHER
         visit.note(mcp_method=known)
         error_type = "cancelled"
-        span = begun_span(self._tracer, visit, ctx, method=known)
+        span = begin_message_span(self._tracer, visit, ctx, method=known)
         try:
             result = await call_next(ctx)
-            error_type = _error_type(result)
+            error_type = _get_error_type(result)
             if method != "initialize":
                 self._changes.follow(ctx)
             return result
         except GatewayError as error:
             error_type = "refused"
-            raise as_mcp_error(error) from None
+            raise convert_to_mcp_error(error) from None
         except (MCPError, ValidationError):
             error_type = "refused"
             raise
@@ -204,11 +205,13 @@ class _Watch:
             error_type = "failed"
             log.error("the store failed: %s", error)
             nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
-            raise as_mcp_error(nothing) from None
+            raise convert_to_mcp_error(nothing) from None
         except Exception:
             error_type = "failed"
             log.exception("a request of an MCP client failed: %s", known)
-            raise as_mcp_error(GatewayError("internal_error", "The gateway failed: its log has the reason.")) from None
+            raise convert_to_mcp_error(
+                GatewayError("internal_error", "The gateway failed: its log has the reason.")
+            ) from None
         finally:
             if span is not None:
                 span.end(error_type)
@@ -220,7 +223,7 @@ class _Watch:
             )
 
 
-def _error_type(result: object) -> str:
+def _get_error_type(result: object) -> str:
     """Return the error type of a result: a tool's failure is a result, too."""
     is_error = result.get("isError") if isinstance(result, dict) else False
     return "tool_error" if is_error else ""

@@ -21,7 +21,7 @@ from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.client_view import McpSource
 from gateway.mcp.prompts_and_resources import LISTS, read_prompt_result, read_resource_result
 from gateway.mcp.server_text import format_one_line
-from gateway.mcp_server.errors import no_such
+from gateway.mcp_server.errors import build_not_found
 from gateway.mcp_server.listing import AccessFilter
 from gateway.tools.catalog import ConfiguredSource
 
@@ -46,7 +46,7 @@ class ServiceOffers:
         """Return the prompts that a request may use."""
         found = await self._list_entries("prompts", "prompts/list", "prompts", narrowing)
         return [
-            {**entry, "name": _name(service, entry["name"], narrowing)}
+            {**entry, "name": _build_name(service, entry["name"], narrowing)}
             for service, entries in found
             for entry in entries
         ]
@@ -54,15 +54,13 @@ class ServiceOffers:
     async def resources(self, narrowing: AccessFilter) -> list[Json]:
         """Return the resources that a request may read."""
         found = await self._list_entries("resources", "resources/list", "resources", narrowing)
-        return [
-            _with_service_address(entry, "uri", service, narrowing) for service, entries in found for entry in entries
-        ]
+        return [_rewrite_address(entry, "uri", service, narrowing) for service, entries in found for entry in entries]
 
     async def templates(self, narrowing: AccessFilter) -> list[Json]:
         """Return the templates of resources that a request may read."""
         found = await self._list_entries("resources", "resources/templates/list", "resourceTemplates", narrowing)
         return [
-            _with_service_address(entry, "uriTemplate", service, narrowing)
+            _rewrite_address(entry, "uriTemplate", service, narrowing)
             for service, entries in found
             for entry in entries
         ]
@@ -74,7 +72,7 @@ class ServiceOffers:
             own = _strip_service_prefix(service, name, narrowing)
             if own is not None:
                 return await _ask_service(source, service, "prompts/get", {**params, "name": own}, read_prompt_result)
-        raise no_such("prompt")
+        raise build_not_found("prompt")
 
     async def read(self, uri: str, narrowing: AccessFilter) -> Json:
         """Return what a resource contains. Raises MCPError."""
@@ -83,9 +81,9 @@ class ServiceOffers:
             named, own = unquote(address[1]), address[2]
         source = next((one for name, one in self._find_sources("resources", narrowing) if name == named), None)
         if source is None or named is None:
-            raise no_such("resource")
+            raise build_not_found("resource")
         result = await _ask_service(source, named, "resources/read", {"uri": own}, read_resource_result)
-        return {"contents": [_with_service_address(content, "uri", named, narrowing) for content in result["contents"]]}
+        return {"contents": [_rewrite_address(content, "uri", named, narrowing) for content in result["contents"]]}
 
     def _find_sources(self, kind: str, narrowing: AccessFilter) -> Iterator[tuple[str, McpSource]]:
         """Yield the running services that offer this kind and that the request may use as a whole."""
@@ -102,27 +100,28 @@ class ServiceOffers:
         self, kind: str, method: str, key: str, narrowing: AccessFilter
     ) -> Sequence[tuple[str, Sequence[Json]]]:
         offering = list(self._find_sources(kind, narrowing))
-        found = await asyncio.gather(*(_pages(source, name, method, key) for name, source in offering))
+        found = await asyncio.gather(*(_read_pages(source, name, method, key) for name, source in offering))
         return [(name, entries) for (name, _), entries in zip(offering, found, strict=True)]
 
 
-def with_addresses(result: Json, service: str | None, narrowing: AccessFilter) -> Json:
+def rewrite_addresses(result: Json, service: str | None, narrowing: AccessFilter) -> Json:
     """Return the result of a tool with the resources that it names or contains as this client reads them."""
     if service is None or narrowing.service is not None:
         return result
-    content = [_of_content(block, service, narrowing) for block in result["content"]]
+    content = [_rewrite_block(block, service, narrowing) for block in result["content"]]
     return {**result, "content": content}
 
 
-def _of_content(block: Json, service: str, narrowing: AccessFilter) -> Json:
+def _rewrite_block(block: Json, service: str, narrowing: AccessFilter) -> Json:
+    """Return a block of content with the resource addresses that this client can read."""
     if block.get("type") == "resource_link":
-        return _with_service_address(block, "uri", service, narrowing)
+        return _rewrite_address(block, "uri", service, narrowing)
     if block.get("type") == "resource" and isinstance(block.get("resource"), dict):
-        return {**block, "resource": _with_service_address(block["resource"], "uri", service, narrowing)}
+        return {**block, "resource": _rewrite_address(block["resource"], "uri", service, narrowing)}
     return block
 
 
-async def _pages(source: McpSource, service: str, method: str, key: str) -> Sequence[Json]:
+async def _read_pages(source: McpSource, service: str, method: str, key: str) -> Sequence[Json]:
     """Return all entries of a list of one server; none if it does not answer in time."""
     entries = LISTS[method]()
     params: Json = {}
@@ -157,19 +156,19 @@ async def _ask_service(
         raise MCPError(INTERNAL_ERROR, f"the service {service!r} did not answer: try again later.") from None
 
 
-def _name(service: str, own: str, narrowing: AccessFilter) -> str:
+def _build_name(service: str, own: str, narrowing: AccessFilter) -> str:
     return own if narrowing.service is not None else f"{model_name(service)}__{own}"
 
 
 def _strip_service_prefix(service: str, name: str, narrowing: AccessFilter) -> str | None:
-    """Return the server's own name of a prompt; None: it is of another service."""
+    """Return the server's own name of a prompt; None: it belongs to another service."""
     prefix = f"{model_name(service)}__"
     if narrowing.service is not None:
         return name
     return name.removeprefix(prefix) if name.startswith(prefix) else None
 
 
-def _with_service_address(entry: Json, key: str, service: str, narrowing: AccessFilter) -> Json:
+def _rewrite_address(entry: Json, key: str, service: str, narrowing: AccessFilter) -> Json:
     """Return an entry whose address leads to its service again."""
     if narrowing.service is not None or not isinstance(entry.get(key), str):
         return entry

@@ -12,7 +12,7 @@ from gateway.mcp_server.client_request import ClientRequest
 _CALL: Final = "tools/call"
 
 
-def begun_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method: str) -> Span | None:
+def begin_message_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method: str) -> Span | None:
     """Begin the span of a message, the current one from here on; None: tracing is off.
 
     It is below the span that the message names in its `_meta`, and linked to the span of its HTTP request; else below
@@ -22,7 +22,7 @@ def begun_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method:
         return None
     transport = visit.request.transport
     carrier = transport.trace if isinstance(transport, Facade) else None
-    sender = tracer.find_trusted_sender(_sender(ctx.meta))
+    sender = tracer.find_trusted_sender(_find_sender(ctx.meta))
     context = tracer.below(carrier) if sender is None else tracer.build_request_context(sender)
     CURRENT.set(context)
     params: Mapping[str, Any] = ctx.params or {}
@@ -40,7 +40,7 @@ def begun_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *, method:
     return tracer.begin_span(context, method if tool is None else f"{method} {tool}", "server", attributes, links=links)
 
 
-def _sender(meta: object) -> TraceContext | None:
+def _find_sender(meta: object) -> TraceContext | None:
     """Return the span that the `_meta` of a message names, if it does."""
     if not isinstance(meta, dict):
         return None

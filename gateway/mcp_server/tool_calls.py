@@ -33,11 +33,11 @@ from gateway.http.request_head import RequestHead
 from gateway.mcp.server_text import format_one_line
 from gateway.mcp_server.auth.elicitation_auth import ElicitationAnswers
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
-from gateway.mcp_server.elicitation import ApprovalElicitation, find_question, held_text, parse_decision
+from gateway.mcp_server.elicitation import ApprovalElicitation, find_question, format_held_text, parse_decision
 from gateway.mcp_server.listing import ToolOffer
 from gateway.mcp_server.progress import ProgressReporter
-from gateway.mcp_server.quotas.result_backlog import UnreadResults, result_bytes
-from gateway.mcp_server.results import call_result, run_mark, text_result
+from gateway.mcp_server.quotas.result_backlog import UnreadResults, estimate_result_bytes
+from gateway.mcp_server.results import build_call_result, build_run_mark, build_text_result
 from gateway.workflows.folder import MAX_STEPS
 
 log = logging.getLogger("gateway")
@@ -71,6 +71,7 @@ class _State:
 
     @classmethod
     def about(cls, run: CallRun, question: ApprovalElicitation) -> "_State":
+        """Return the state that a client carries between a question and its answer."""
         approval = question.approval
         return cls(run.id, run.waiter, approval.id, waiting_sha256(approval), question.mode)
 
@@ -102,7 +103,7 @@ class CallHandler:
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     async def call(self, ctx: Any, params: CallToolRequestParams, offer: ToolOffer, arguments: Json) -> Any:
-        """Return the result of one call of what is offered, or a question about it."""
+        """Run one call of an offered tool. Return its result, or a question about it."""
         visit = get_client_request(ctx)
         wanted = WantedCall(
             tool=offer.inside,
@@ -129,17 +130,17 @@ class CallHandler:
             was_shown = None if state is None else state.approval_id
             result = await self._wait_for_result(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
             if isinstance(result, Done):
-                size_bytes = result_bytes(result.result)
+                size_bytes = estimate_result_bytes(result.result)
                 if not self.unread.take(visit, size_bytes):
                     result = None  # it waits on record, and not in memory
                     await self.unread.turn(visit, size_bytes)
                     result = await self.calls.outcome(run, wait_s=0.0)
-                result = self._result(ctx, visit, run, result)
+                result = self._build_result(ctx, visit, run, result)
             is_asked = isinstance(result, InputRequiredResult)
             await progress.finish()
             return result
         except asyncio.CancelledError:
-            self._withdraw(ctx, run)
+            self._cancel_if_requested(ctx, run)
             raise
         finally:
             self.calls.leave(run, is_asked=is_asked)
@@ -179,11 +180,11 @@ class CallHandler:
             found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
             if isinstance(found, Done):
                 return found
-            question = None if found.obstacle is not None else self._question(ctx, visit, found)
+            question = None if found.obstacle is not None else self._find_question(ctx, visit, found)
             if question is None:
                 break
             if question.approval.id == was_shown:
-                return self._still_held(visit, found)
+                return self._build_held_result(visit, found)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 state = _State.about(run, question)
                 return InputRequiredResult(input_requests={_QUESTION: question.request()}, request_state=state.text())
@@ -192,15 +193,15 @@ class CallHandler:
             if done is not None:
                 return done
         found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
-        return found if isinstance(found, Done) else self._still_held(visit, found)
+        return found if isinstance(found, Done) else self._build_held_result(visit, found)
 
-    def _result(self, ctx: Any, visit: ClientRequest, run: CallRun, done: Done) -> Json:
-        """Return the end of a call. Once its client has it, the same call is another one."""
+    def _build_result(self, ctx: Any, visit: ClientRequest, run: CallRun, done: Done) -> Json:
+        """Return the result of a call. Once its client has it, an equal call is a new one."""
         if run.is_owed:
-            visit.owed[run_mark(done.run_id)] = lambda: self.calls.mark_delivered(run)
-        return call_result(done, ctx.protocol_version)
+            visit.owed[build_run_mark(done.run_id)] = lambda: self.calls.mark_delivered(run)
+        return build_call_result(done, ctx.protocol_version)
 
-    def _question(self, ctx: Any, visit: ClientRequest, held: WaitingCall) -> ApprovalElicitation | None:
+    def _find_question(self, ctx: Any, visit: ClientRequest, held: WaitingCall) -> ApprovalElicitation | None:
         """Return the question about a held call; None: this client cannot put one to its user."""
         can_ask = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or (
             visit.reads.events and ctx.session.can_send_request
@@ -277,14 +278,17 @@ class CallHandler:
                 raise
         return self.wait_s()
 
-    def _still_held(self, visit: ClientRequest, held: WaitingCall) -> Json:
-        """Return the result of a call that has not run, and stays owed to its client."""
+    def _build_held_result(self, visit: ClientRequest, held: WaitingCall) -> Json:
+        """Return the answer for a call that waits for a decision: how to decide and get its result."""
         answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
         approval = held.approvals[0]
         meta = {"twolane/run": held.run_id, "twolane/approval": approval.id}
-        return {**text_result(held_text(approval, answering, obstacle=held.obstacle), ok=False), "_meta": meta}
+        return {
+            **build_text_result(format_held_text(approval, answering, obstacle=held.obstacle), ok=False),
+            "_meta": meta,
+        }
 
-    def _withdraw(self, ctx: Any, run: CallRun) -> None:
+    def _cancel_if_requested(self, ctx: Any, run: CallRun) -> None:
         """Cancel the call of a client that has cancelled its request; one that only left may come back for it."""
         visit = get_client_request(ctx)
         session_id = visit.session_id
@@ -296,6 +300,7 @@ class CallHandler:
         task.add_done_callback(self._tasks.discard)
 
     async def _cancel_run(self, run: CallRun, caller: Caller) -> None:
+        """Cancel a run for its caller; a failure is logged."""
         try:
             await self.calls.cancel(run, caller)
         except Exception:
@@ -311,7 +316,7 @@ def describe_client(ctx: Any) -> Json:
 
 
 def _find_idempotency_key(params: CallToolRequestParams) -> str | None:
-    """Return the client's own word for a call, or None. Raises GatewayError (invalid_field)."""
+    """Return the idempotency key in the metadata of a call, or None. Raises GatewayError."""
     key = (params.meta or {}).get(_KEY)
     if key is None:
         return None

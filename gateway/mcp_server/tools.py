@@ -12,12 +12,12 @@ from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.mcp_server.client_request import CURRENT, ClientRequest, get_client_request
-from gateway.mcp_server.errors import no_such
+from gateway.mcp_server.errors import build_not_found
 from gateway.mcp_server.finding import search
 from gateway.mcp_server.finding.word_index import WordIndex, index_words
 from gateway.mcp_server.listing import AccessFilter, ToolListing, ToolOffer
-from gateway.mcp_server.results import text_result
-from gateway.mcp_server.services import with_addresses
+from gateway.mcp_server.results import build_text_result
+from gateway.mcp_server.services import rewrite_addresses
 from gateway.mcp_server.tool_calls import CallHandler
 from gateway.tools.client_rights import WORKFLOW_SCOPE
 
@@ -67,19 +67,19 @@ class ClientTools:
                 if name == search.FIND:
                     is_plain = narrowing.service is not None
                     return await self._search_tools(offers, arguments, ctx.protocol_version, plain=is_plain)
-                name, arguments = search.wanted_call(arguments)
+                name, arguments = search.parse_wanted_call(arguments)
             except ValueError as error:
-                return text_result(f"The arguments do not fit: {error}.", ok=False)
+                return build_text_result(f"The arguments do not fit: {error}.", ok=False)
         offer = self.listing.find(name, narrowing) or self.listing.absent(name, narrowing)
         if offer is None:
-            raise no_such("tool")
+            raise build_not_found("tool")
         try:
             result = await self.calling.call(ctx, params, offer, arguments)
         except GatewayError as error:
             if error.code not in _FOR_MODELS:
                 raise
-            return text_result(error.message, ok=False)
-        return with_addresses(result, offer.service, narrowing) if isinstance(result, dict) else result
+            return build_text_result(error.message, ok=False)
+        return rewrite_addresses(result, offer.service, narrowing) if isinstance(result, dict) else result
 
     def _is_long(self, count: int) -> bool:
         most = self.serve().search_over
@@ -91,4 +91,4 @@ class ClientTools:
         if index is None or index.offers is not every:
             self._index = index = await in_turns(index_words(every))
         found = search.search_tools(offers, index, arguments, version=version, plain=plain)
-        return text_result(orjson.dumps(found).decode())
+        return build_text_result(orjson.dumps(found).decode())

@@ -72,4 +72,4 @@ def build_list_request(target: Target, lines: bytes, *, credential: bytes) -> by
 
 def select_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
     """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
-    return clients if endpoint.api_key is None else endpoint.credential_line(header)
+    return clients if endpoint.api_key is None else endpoint.build_credential_line(header)

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.http.redact import maskable
+from gateway.http.redact import get_maskable_key
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import wanted_pause_s
 from gateway.model.error_words import parse_answer_error, parse_error_words
@@ -77,7 +77,7 @@ def convert_error_event(event: Json, target: Target) -> GatewayError:
 
 def _get_secret(target: Target) -> str:
     """Return the upstream's key, which some upstreams repeat, or ""."""
-    secret = maskable(target.pool.endpoint.api_key)
+    secret = get_maskable_key(target.pool.endpoint.api_key)
     return "" if secret is None else secret.decode()
 
 

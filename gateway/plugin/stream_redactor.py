@@ -21,7 +21,7 @@ from time import thread_time
 from typing import Final, Protocol, TypeAlias
 
 from gateway.aio.cooperative import Work
-from gateway.text.confusables import latin
+from gateway.text.confusables import convert_to_latin
 
 Span: TypeAlias = tuple[int, int]
 #: Returns the first match in a text that begins at an offset or behind it.
@@ -101,7 +101,7 @@ class Letters(dict[int, str]):
             plain = chr(code)
         text = "".join(map(_plain, plain))
         if self._alike:
-            text = "".join(" " if c.isspace() else c for c in latin(latin(text).casefold()))
+            text = "".join(" " if c.isspace() else c for c in convert_to_latin(convert_to_latin(text).casefold()))
         if len(self) < _KEPT_LETTERS:
             self[code] = text
         return text

@@ -19,12 +19,12 @@ from gateway.contracts.plugin import Plugin, PluginKind, ToolFormat
 from gateway.plugins import plugin_names
 from gateway.registry.loader import (
     PluginProblem,
-    clash,
-    file_of_ours,
+    describe_clash,
     find_plugin,
+    get_built_in_file,
     get_reserved_names,
-    is_copy_of_ours,
-    is_own,
+    is_built_in_copy,
+    is_user_folder,
     list_setting_faults,
     parse_settings,
 )
@@ -48,10 +48,10 @@ class _Use:
 
 def check_plugins(document: Document) -> None:
     """Report every missing plugin and every `with:` that its plugin does not accept, each at its place."""
-    folder = _folder(document)
+    folder = _get_folder(document)
     clashing = set(_check_clashes(document, folder)) if folder is not None else set()
     store = _check_store(document, folder)
-    for use in _uses(document):
+    for use in _list_uses(document):
         if (use.kind, use.name) in clashing:
             continue
         try:
@@ -167,7 +167,7 @@ def _check_store(document: Document, folder: Path | None) -> Path | None:
     return address.file
 
 
-def _folder(document: Document) -> Path | None:
+def _get_folder(document: Document) -> Path | None:
     """Return the configured folder of the operator's plugins; None: it is not a path, which is reported already."""
     value = document.get(*FOLDER)
     try:
@@ -182,14 +182,18 @@ def _folder(document: Document) -> Path | None:
 def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[PluginKind, str]]:
     """Report and yield the names that the operator's plugins share with built-in ones, used or not: they conflict."""
     for kind in OWN_KINDS:
-        for name in sorted(set(list_plugin_names(folder, kind)) & get_reserved_names(kind)) if is_own(folder) else ():
-            if is_copy_of_ours(kind, name, folder):
+        for name in (
+            sorted(set(list_plugin_names(folder, kind)) & get_reserved_names(kind)) if is_user_folder(folder) else ()
+        ):
+            if is_built_in_copy(kind, name, folder):
                 continue
-            document.complain(FOLDER, clash(get_plugin_file(folder, kind, name), file_of_ours(kind, name)))
+            document.complain(
+                FOLDER, describe_clash(get_plugin_file(folder, kind, name), get_built_in_file(kind, name))
+            )
             yield kind, name
 
 
-def _uses(document: Document) -> Iterator[_Use]:
+def _list_uses(document: Document) -> Iterator[_Use]:
     """Yield the uses of plugins. Invalid names are left out: they are reported already."""
     for path in document.matches("chains", "*", "*"):
         if _is_name(name := document.get(*path, "use")):
@@ -207,6 +211,7 @@ def _uses(document: Document) -> Iterator[_Use]:
 
 
 def _is_name(value: object) -> TypeGuard[str]:
+    """Return whether a value is a valid name of a plugin."""
     try:
         parse_name(value)
     except ValueError:
@@ -217,6 +222,7 @@ def _is_name(value: object) -> TypeGuard[str]:
 def _check_settings(
     document: Document, path: KeyPath, plugin: Plugin[Any, Any], settings: Mapping[str, object]
 ) -> None:
+    """Report the settings that a plugin does not accept, each at its place."""
     try:
         plugin.config.model_validate(dict(settings))
     except ValidationError as error:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.messages import nearest, unknown_key
+from gateway.config.messages import format_unknown_key, nearest
 from gateway.config.problems import KeyPath
 from gateway.config.schema.section import strip
 from gateway.config.trusted_file import UnsafePluginError
@@ -56,11 +56,11 @@ class SettingFault:
 
 def find_plugin(kind: PluginKind, name: str, *, folder: Path | None = None) -> Plugin[Any, Any]:
     """Return a plugin: built-in, of the operator's `folder`, or an installed module. Raises PluginProblem."""
-    own = _own_file(kind, name, folder)
+    own = _find_user_file(kind, name, folder)
     if own is not None and name in get_reserved_names(kind):
-        raise PluginProblem(("use",), clash(own, file_of_ours(kind, name)))
+        raise PluginProblem(("use",), describe_clash(own, get_built_in_file(kind, name)))
     installed = None if own is not None or name in get_reserved_names(kind) else _find_installed(kind, name)
-    where = str(own) if own is not None else installed or (name if "." in name else _module_of_ours(kind, name))
+    where = str(own) if own is not None else installed or (name if "." in name else _get_built_in_module(kind, name))
     try:
         if own is not None and folder is not None:
             module = load(own, folder=folder, name=f"{PACKAGE}.{kind}.{name}")
@@ -70,7 +70,7 @@ def find_plugin(kind: PluginKind, name: str, *, folder: Path | None = None) -> P
         raise PluginProblem(("use",), f"plugin {name!r}: {error}") from None
     except ModuleNotFoundError as error:
         if own is not None or (error.name is not None and not where.startswith(error.name)):
-            needs = f"needs the module {_shown_module(error.name)!r}, which is missing"
+            needs = f"needs the module {_format_module(error.name)!r}, which is missing"
             raise PluginProblem(("use",), f"plugin {_describe_plugin(name, own, error)} {needs}") from None
         raise PluginProblem(("use",), _describe_missing(kind, name, folder)) from None
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything when it is imported
@@ -99,47 +99,48 @@ def get_reserved_names(kind: PluginKind) -> set[str]:
     return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
 
 
-def _module_of_ours(kind: PluginKind, name: str) -> str:
+def _get_built_in_module(kind: PluginKind, name: str) -> str:
     return _ELSEWHERE.get((kind, name), f"{PACKAGE}.{kind}.{name}")
 
 
-def file_of_ours(kind: PluginKind, name: str) -> Path:
-    spec = importlib.util.find_spec(_module_of_ours(kind, name))
+def get_built_in_file(kind: PluginKind, name: str) -> Path:
+    """Return the file of a built-in plugin."""
+    spec = importlib.util.find_spec(_get_built_in_module(kind, name))
     assert spec is not None and spec.origin is not None
     return Path(spec.origin)
 
 
-def _home() -> Path:
+def _get_plugins_folder() -> Path:
     """Return the folder of our plugins."""
     return Path(next(iter(importlib.import_module(PACKAGE).__path__)))
 
 
-def is_own(folder: Path) -> bool:
-    """Return whether it is a folder of the operator's: in a checkout it may be the gateway's."""
+def is_user_folder(folder: Path) -> bool:
+    """Return whether a folder holds plugins of the operator, not the gateway's own as in a checkout."""
     try:
-        return not folder.samefile(_home())
+        return not folder.samefile(_get_plugins_folder())
     except OSError:
         return False
 
 
-def _own_file(kind: PluginKind, name: str, folder: Path | None) -> Path | None:
+def _find_user_file(kind: PluginKind, name: str, folder: Path | None) -> Path | None:
     """Return the operator's file of this name, of any file type; None: there is none."""
-    if folder is None or "." in name or not is_own(folder):
+    if folder is None or "." in name or not is_user_folder(folder):
         return None
     file = get_plugin_file(folder, kind, name)
-    return file if os.path.lexists(file) and not is_copy_of_ours(kind, name, folder) else None
+    return file if os.path.lexists(file) and not is_built_in_copy(kind, name, folder) else None
 
 
-def is_copy_of_ours(kind: PluginKind, name: str, folder: Path) -> bool:
+def is_built_in_copy(kind: PluginKind, name: str, folder: Path) -> bool:
     """Return whether a plugin of the folder has a built-in one's sources, as in the checkout of this installation."""
     if name not in get_reserved_names(kind):
         return False
-    own = _sources(get_plugin_file(folder, kind, name))
-    return own is not None and own == _sources(file_of_ours(kind, name))
+    own = _read_sources(get_plugin_file(folder, kind, name))
+    return own is not None and own == _read_sources(get_built_in_file(kind, name))
 
 
-def _sources(file: Path) -> Mapping[str, bytes] | None:
-    """Return what a plugin consists of by the names of its files; None: it is not readable, or not ordinary."""
+def _read_sources(file: Path) -> Mapping[str, bytes] | None:
+    """Return the sources of a plugin by file name; None: a file cannot be read."""
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     try:
         return {str(one.relative_to(file.parent)): one.read_bytes() for one in files}
@@ -148,21 +149,23 @@ def _sources(file: Path) -> Mapping[str, bytes] | None:
 
 
 def _describe_missing(kind: PluginKind, name: str, folder: Path | None) -> str:
+    """Return the message about a missing plugin: where it was expected, and similar names."""
     expected, known = f"an installed module {name!r}", [*plugin_names(kind)]
     if "." not in name:
         expected = f"plugins/{kind}/{name}.py"
-        if folder is not None and is_own(folder):
+        if folder is not None and is_user_folder(folder):
             expected = str(get_plugin_file(folder, kind, name))
             known += list_plugin_names(folder, kind)
     hint = nearest(name, known) or ("" if "." in name else f"; there are {', '.join(sorted(known))}")
     return f"no plugin {name!r} of kind {kind!r}: expected {expected}{hint}"
 
 
-def clash(own: Path, ours: Path) -> str:
+def describe_clash(own: Path, ours: Path) -> str:
+    """Return the message about an operator's plugin that has the name of a built-in one."""
     return f"{str(own)!r} has the name of the gateway's own {str(ours)!r}, and differs from it: rename yours"
 
 
-def _shown_module(name: str | None) -> str:
+def _format_module(name: str | None) -> str:
     """Return a module's name as the plugin writes it: `.client` for one in its own folder."""
     inside = (name or "").partition("@")[2].partition(".")[2]
     return f".{inside}" if inside else name or "?"
@@ -222,10 +225,11 @@ def list_setting_faults(
 
 
 def _build_fault(details: ErrorDetails, config: type[BaseModel], settings: Mapping[str, object]) -> SettingFault:
-    path = _path_within(settings, details["loc"])
+    """Return a fault of pydantic in the words of a configuration file."""
+    path = _trim_path(settings, details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            return SettingFault(path, _unknown_key(path, config), is_key=True)
+            return SettingFault(path, _describe_unknown_key(path, config), is_key=True)
         case "missing":
             return SettingFault((*path, *details["loc"][len(path) :][:1]), "this key is required")
         case "value_error":
@@ -234,7 +238,7 @@ def _build_fault(details: ErrorDetails, config: type[BaseModel], settings: Mappi
             return SettingFault(path, details["msg"][:1].lower() + details["msg"][1:])
 
 
-def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:
+def _trim_path(node: object, loc: Sequence[str | int]) -> KeyPath:
     """Return `loc` as far as it is a path in the file: pydantic adds its own parts, such as the member of a union."""
     path: list[str | int] = []
     for part in loc:
@@ -246,15 +250,16 @@ def _path_within(node: object, loc: Sequence[str | int]) -> KeyPath:
     return tuple(path)
 
 
-def _unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
+def _describe_unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
+    """Return the message about a key that the settings of a plugin do not have."""
     section: object = config
     for part in path[:-1]:
-        fields = _fields(section)
+        fields = _get_fields(section)
         section = strip(fields[str(part)]) if part in fields else None
-    return unknown_key(str(path[-1]), _fields(section))
+    return format_unknown_key(str(path[-1]), _get_fields(section))
 
 
-def _fields(section: object) -> dict[str, object]:
+def _get_fields(section: object) -> dict[str, object]:
     """Return the keys of a pydantic model and their types; of anything else, none."""
     if not isinstance(section, type) or not issubclass(section, BaseModel):
         return {}

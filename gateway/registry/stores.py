@@ -24,7 +24,7 @@ def resolve_store(url: str, *, folder: Path, plugins: Path | None) -> tuple[str,
     return scheme, address(url, folder)
 
 
-def store_address(settings: Settings, *, folder: Path) -> StoreAddress:
+def get_store_address(settings: Settings, *, folder: Path) -> StoreAddress:
     """Return the address of the configured store. Raises PluginProblem."""
     return resolve_store(settings.store.reveal(), folder=folder, plugins=settings.plugins.folder)[1]
 
@@ -37,7 +37,7 @@ def build_store(settings: Settings, *, folder: Path) -> Store:
     return store
 
 
-def scratch_store() -> Store:
+def build_scratch_store() -> Store:
     """Build a store that lasts as long as this process."""
     store: Store = build_plugin("stores", SCRATCH_STORE.partition(":")[0], {"url": SCRATCH_STORE}, None)
     return store

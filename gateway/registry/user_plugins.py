@@ -56,16 +56,16 @@ def load(file: Path, *, folder: Path, name: str) -> ModuleType:
     if module_name in sys.modules:
         return sys.modules[module_name]
     for former in [one for one in _FINDER.names() if one.startswith(f"{name}@")][: 1 - MOST_DIGESTS]:
-        _forget(former)
+        _forget_plugin(former)
     _FINDER.add(module_name, file, sources)
     try:
         return importlib.import_module(module_name)
     except BaseException:
-        _forget(module_name)
+        _forget_plugin(module_name)
         raise
 
 
-def _forget(module_name: str) -> None:
+def _forget_plugin(module_name: str) -> None:
     """Drop the modules of a plugin and their sources. Objects that were made of them stay as they are."""
     _FINDER.remove(module_name)
     for known in [one for one in sys.modules if _is_within(one, module_name)]:
@@ -129,6 +129,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Return the spec of a registered module, loaded from its checked source; None: it is not one."""
         del path, target
         if fullname not in self._sources:
             return None

@@ -42,7 +42,7 @@ async def strongest(sandbox: Sandbox, order: Order) -> Choice:
     """
     reasons: list[str] = []
     for level in READ_ONLY if order.read_only else ACCEPTED[sandbox]:
-        reason, decided = await _try_level(with_level(order, level=level))
+        reason, decided = await _try_level(replace_level(order, level=level))
         if reason is None:
             return Choice(level)
         reasons.append(f"{level}: {reason}")
@@ -51,7 +51,7 @@ async def strongest(sandbox: Sandbox, order: Order) -> Choice:
     return Choice(None, "; ".join(reasons))
 
 
-def with_level(order: Order, *, level: Level) -> Order:
+def replace_level(order: Order, *, level: Level) -> Order:
     """Return the same order at another level."""
     bubblewrap = (shutil.which("bwrap") or "") if level == "bubblewrap" else ""
     return dataclasses.replace(order, level=level, bubblewrap=bubblewrap)

@@ -59,7 +59,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def abi() -> int:
+def get_abi() -> int:
     """Return the version of Landlock that this kernel has; 0: none, or switched off."""
     try:
         return system_call(SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
@@ -75,7 +75,7 @@ def restrict(
     `data` is read, and not executed. What is `readable` or a device may be missing; all else must be there. Links are
     followed once, now.
     """
-    version = abi()
+    version = get_abi()
     if not version:
         raise OSError("this kernel has no Landlock")
     known = (1 << (13 + (version >= 2) + (version >= TRUNCATE_ABI) + (version >= 5))) - 1
@@ -84,20 +84,21 @@ def restrict(
     ruleset = system_call(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     try:
         for path in readable:
-            _allow(ruleset, path, _READ & known, optional=True)
+            _allow_path(ruleset, path, _READ & known, optional=True)
         for path in devices:
-            _allow(ruleset, path, _DEVICE & known, optional=True)
+            _allow_path(ruleset, path, _DEVICE & known, optional=True)
         for path in data:
-            _allow(ruleset, path, _DATA & known, optional=False)
+            _allow_path(ruleset, path, _DATA & known, optional=False)
         for path in writable:
-            _allow(ruleset, path, _WRITE & known, optional=False)
+            _allow_path(ruleset, path, _WRITE & known, optional=False)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, access: int, *, optional: bool) -> None:
+def _allow_path(ruleset: int, path: str, access: int, *, optional: bool) -> None:
+    """Add a rule that allows `access` below a path; an optional path may be missing."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

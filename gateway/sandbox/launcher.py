@@ -24,7 +24,7 @@ from gateway.sandbox import namespaces, setup
 from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from gateway.sandbox.launch_messages import CommandOutcome, End, Order
-from gateway.sandbox.memory import held_bytes, stored_bytes
+from gateway.sandbox.memory import measure_held_bytes, measure_stored_bytes
 from gateway.sandbox.programs import PATH, program
 
 _CONTROL: Final = 0
@@ -39,6 +39,7 @@ _STATUS_BYTES: Final = 1 << 16
 
 
 def main() -> None:
+    """Read an order from the control pipe, carry it out, and write the outcome."""
     answer = int(sys.argv[-1])
     os.set_inheritable(answer, False)
     line = b""
@@ -64,11 +65,11 @@ def carry_out(order: Order) -> CommandOutcome:
         return CommandOutcome("not_started", 127, f"{name!r}: not found in {' and '.join(PATH)}")
     try:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        base_processes = family.tasks_of_this_user()
+        base_processes = family.count_user_tasks()
         if order.level == "namespaces":
-            namespaces.enter()
+            namespaces.enter_namespaces()
         elif order.level == "bubblewrap" and order.read_only:
-            namespaces.enter(mounts_only=True)
+            namespaces.enter_namespaces(mounts_only=True)
     except OSError as error:
         return CommandOutcome("unconfined", detail=f"{order.level}: {error.strerror or error}")
     woken = _wake_on_children()
@@ -85,31 +86,33 @@ def carry_out(order: Order) -> CommandOutcome:
     if failure:
         family.end(grace_s=0)
         return CommandOutcome.from_line(failure)
-    end, codes = _watch(order, pid, woken=woken)
+    end, codes = _watch_child(order, pid, woken=woken)
     grace_s = 0.0 if end == "exited" else order.grace_s
     codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
     if order.level == "bubblewrap" and end == "exited":
-        return _bubblewrap_outcome(status, codes.get(pid, 0))
+        return _read_bubblewrap_outcome(status, codes.get(pid, 0))
     return CommandOutcome(end, codes.get(pid, 0))
 
 
 def _build_child_start(
     order: Order, path: str, *, base_processes: int, report: int, status: int
 ) -> Callable[[], NoReturn]:
+    """Return the function that turns a forked child into the confined command."""
+
     def become() -> NoReturn:
         if order.level == "bubblewrap":
-            setup.in_bubblewrap(order, path, base_processes=base_processes, status=status)
+            setup.run_in_bubblewrap(order, path, base_processes=base_processes, status=status)
         if order.level == "namespaces":
-            setup.in_namespaces(order, path, base_processes=base_processes, report=report)
+            setup.run_in_namespaces(order, path, base_processes=base_processes, report=report)
         if order.level == "landlock":
-            setup.in_landlock(order, path, base_processes=base_processes)
+            setup.run_in_landlock(order, path, base_processes=base_processes)
         setup.run_unconfined(order, path, base_processes=base_processes)
 
     return become
 
 
-def _watch(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
-    """Until the child `pid` ends or something else ends it; the exit codes of children that ended meanwhile."""
+def _watch_child(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
+    """Wait until the command ends or must be ended. Return the reason, and exit codes of children."""
     poller = select.poll()
     poller.register(_CONTROL, select.POLLIN)
     poller.register(woken, select.POLLIN)
@@ -129,19 +132,20 @@ def _watch(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
         if time.monotonic() >= deadline:
             return "timeout", codes
         started = time.process_time()  # a count that waits for others' locks or for a CPU costs nothing
-        excess = _excess(order)
+        excess = _find_excess(order)
         if excess is not None:
             return excess, codes
         pause_s = min(max(_WATCH_S, (time.process_time() - started) / _WATCH_PART), _LONGEST_WATCH_S)
 
 
-def _excess(order: Order) -> End | None:
+def _find_excess(order: Order) -> End | None:
+    """Return the limit that the command exceeds, of its processes or its memory; None: no limit."""
     # What has ended and was not reaped has a number, of which the machine has some thousands, and kernel memory.
     members = [m for m in family.members(ended=True) if m.depth > _FRAME[order.level]]
     if sum(m.tasks for m in members) > order.limits.processes:
         return "processes"
-    left = order.limits.memory_bytes - (0 if order.scratch is None else stored_bytes(order.scratch))
-    held = held_bytes([m.pid for m in members], filtered=order.level != "none", enough_bytes=left)
+    left = order.limits.memory_bytes - (0 if order.scratch is None else measure_stored_bytes(order.scratch))
+    held = measure_held_bytes([m.pid for m in members], filtered=order.level != "none", enough_bytes=left)
     return "memory" if held > left else None
 
 
@@ -158,7 +162,7 @@ def _on_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: a signal needs a handler to wake the loop."""
 
 
-def _bubblewrap_outcome(status: int, own_code: int) -> CommandOutcome:
+def _read_bubblewrap_outcome(status: int, own_code: int) -> CommandOutcome:
     """Return the outcome that bubblewrap reports; `own_code` is its own exit code.
 
     Its own failures have an exit code, too; the command's is the one that it wrote down. It writes none if a signal

@@ -43,7 +43,7 @@ _COUNTING_S: Final = 2.0
 _PIECE_BYTES: Final = 1 << 16
 
 
-def held_bytes(pids: Sequence[int], *, filtered: bool, enough_bytes: int = UNBOUNDED) -> int:
+def measure_held_bytes(pids: Sequence[int], *, filtered: bool, enough_bytes: int = UNBOUNDED) -> int:
     """Return the memory of these processes in bytes; UNBOUNDED if it cannot be counted, or not soon.
 
     `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory. Where the processes
@@ -53,9 +53,9 @@ def held_bytes(pids: Sequence[int], *, filtered: bool, enough_bytes: int = UNBOU
     with suppress(_EnoughError):
         for pid in pids:
             is_counted = False  # its memory: all of its threads have the same
-            for thread in _threads(pid):
+            for thread in _list_threads(pid):
                 try:
-                    status = numbers(_read(f"{thread}/status"))
+                    status = numbers(_read_file(f"{thread}/status"))
                 except OSError:  # it has ended meanwhile
                     continue
                 is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
@@ -81,7 +81,7 @@ class _Count:
         """Add a thread, and the memory of its process if it `is_first` of it."""
         self._charge(int(status.get(b"Seccomp_filters", 0)) * _FILTER_BYTES)
         if is_first:
-            self._charge(shown_bytes(status))
+            self._charge(sum_shown_bytes(status))
         try:
             if is_first and self._filtered:
                 self._add_mappings(f"{thread}/maps")
@@ -95,6 +95,7 @@ class _Count:
             return
 
     def _add_mappings(self, place: str) -> None:
+        """Add a fixed cost for each mapping; shared anonymous memory counts as unbounded."""
         with open(place, "rb", buffering=0) as maps:  # noqa: PTH123
             behind = b""
             while piece := maps.read(_PIECE_BYTES):
@@ -110,12 +111,13 @@ class _Count:
             self._sockets.add(link)
             cost = self._socket_bytes
         elif link == _WATCHING:  # proc_pid_fdinfo(5)
-            cost = _read(facts).count(b"tfd:") * _WATCH_BYTES
+            cost = _read_file(facts).count(b"tfd:") * _WATCH_BYTES
         elif link.startswith("/"):
-            cost = _read(facts).count(b"\nlock:") * _LOCK_BYTES
+            cost = _read_file(facts).count(b"\nlock:") * _LOCK_BYTES
         self._charge(cost)
 
     def _charge(self, cost_bytes: int) -> None:
+        """Add bytes. Raises _EnoughError once the sum is enough, or counting takes too long."""
         late = time.process_time() > self._deadline
         self.total_bytes = min(self.total_bytes + cost_bytes, UNBOUNDED) if not late else UNBOUNDED
         if late or self.total_bytes > self._enough_bytes:
@@ -127,19 +129,19 @@ def numbers(status: bytes) -> dict[bytes, bytes]:
     return dict(_NUMBERS.findall(status))
 
 
-def shown_bytes(status: Mapping[bytes, bytes]) -> int:
+def sum_shown_bytes(status: Mapping[bytes, bytes]) -> int:
     """Return the memory that the `numbers` of a process show: in its pages, and in swap."""
     return sum(int(status.get(name, 0)) << 10 for name in _HELD)
 
 
-def stored_bytes(scratch: str) -> int:
+def measure_stored_bytes(scratch: str) -> int:
     """Return the memory that a file system in memory takes, with a KiB for each of its files and folders."""
     figures = os.statvfs(scratch)
     files = figures.f_files - figures.f_ffree
     return (figures.f_blocks - figures.f_bfree) * figures.f_frsize + (files << 10)
 
 
-def _threads(pid: int) -> list[str]:
+def _list_threads(pid: int) -> list[str]:
     """Return the folders of a process's threads.
 
     The first may have ended, and shows no memory then. Each may have its own descriptors.
@@ -150,7 +152,7 @@ def _threads(pid: int) -> list[str]:
         return []
 
 
-def _read(place: str) -> bytes:
+def _read_file(place: str) -> bytes:
     with open(place, "rb", buffering=0) as file:  # noqa: PTH123 (a path object costs as much as the reading)
         return file.readall()
 

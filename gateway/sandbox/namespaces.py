@@ -31,7 +31,7 @@ _MOST_ENTRIES: Final = 300_000
 SCRATCH_INODES: Final = 4096
 
 
-def enter(*, mounts_only: bool = False) -> None:
+def enter_namespaces(*, mounts_only: bool = False) -> None:
     """Move this process into its own namespaces; its next child is the first process there.
 
     `mounts_only`: network, processes and IPC stay the machine's. The user keeps its number. Raises OSError where the
@@ -46,17 +46,17 @@ def enter(*, mounts_only: bool = False) -> None:
 
 
 def make_read_only_except(folder: str) -> None:
-    """Every mount of this namespace read-only, but for the folder itself."""
+    """Make every mount of this namespace read-only, except the folder itself."""
     mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     mount(folder, folder, flags=_MS_BIND)
     set_mount_attributes("/", add=_MOUNT_ATTR_RDONLY, recursive=True)
     set_mount_attributes(folder, clear=_MOUNT_ATTR_RDONLY)
 
 
-def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: bool) -> int:
+def cover_folders(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: bool) -> int:
     """Put an overlay, which is read-only, over each folder, and an empty folder in memory over `scratch`.
 
-    Return a descriptor of another empty folder in memory, which no path leads to: for `show`.
+    Return a descriptor of another empty folder in memory, which no path leads to: for `show_paths`.
 
     Beneath the overlay FIFOs and sockets lead nowhere, and locks on files are locks on other files. Where this kernel
     cannot do that, or mounts lie beneath a folder, it stays as it is, unless `overlay` is required, or a FIFO is in it.
@@ -73,7 +73,7 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
     for folder in folders:
         try:
             if not any(folder.startswith(f"{outer}/") for outer in covered):
-                _overlay(folder, empty)
+                _mount_overlay(folder, empty)
                 covered.append(folder)
                 continue
         except OSError:
@@ -114,7 +114,8 @@ def _is_fifo(entry: os.DirEntry[str]) -> bool:
     return stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode)
 
 
-def _overlay(folder: str, empty: str) -> None:
+def _mount_overlay(folder: str, empty: str) -> None:
+    """Mount a read-only overlay over a folder."""
     os.chdir(folder)
     try:
         # An overlay without an upper layer needs two lower ones. A relative path needs no quotes.
@@ -132,7 +133,7 @@ def make_read_only(folders: Sequence[str], *, scratch: str) -> None:
     set_mount_attributes(scratch, clear=_MOUNT_ATTR_RDONLY)
 
 
-def show(paths: Sequence[str], devices: Sequence[str], *, root: int) -> None:
+def show_paths(paths: Sequence[str], devices: Sequence[str], *, root: int) -> None:
     """Make these paths, with all that is mounted there, the only ones below the folder `root`, as far as they exist.
 
     A path that is only looked up, and not opened, can have an effect, too: an automounter requests it from a network.
@@ -146,15 +147,15 @@ def show(paths: Sequence[str], devices: Sequence[str], *, root: int) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(path.readlink())
         else:
-            _bind(path, target)
+            _bind_path(path, target)
             set_mount_attributes(str(target), add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
     for device in filter(Path.exists, map(Path, devices)):
-        _bind(device, top / device.relative_to("/"))
+        _bind_path(device, top / device.relative_to("/"))
     for name, open_as in _OPEN.items():
         if not os.path.lexists(top / "dev" / name):
             (top / "dev" / name).symlink_to(open_as)
     if not (top / "proc").exists():
-        _bind(Path("/proc"), top / "proc")
+        _bind_path(Path("/proc"), top / "proc")
         if Path("/proc/sys").exists():  # with systemd, a look into /proc/sys/fs/binfmt_misc mounts that
             mount("tmpfs", f"{top}/proc/sys", kind="tmpfs", flags=_MS_RDONLY, options="size=4k,nr_inodes=1")
 
@@ -168,7 +169,7 @@ def change_root(root: int, *, scratch: str) -> None:
     os.chdir("/")
 
 
-def _bind(path: Path, target: Path) -> None:
+def _bind_path(path: Path, target: Path) -> None:
     """Bind a file or a folder, with all its mounts, to a place that may not be there yet."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():

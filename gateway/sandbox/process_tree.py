@@ -35,7 +35,7 @@ def members(*, ended: bool = False) -> list[ProcessInfo]:
     children: dict[int, list[ProcessInfo]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:
-            if entry.name.isdigit() and (member := _read(entry.name, ended=ended)) is not None:
+            if entry.name.isdigit() and (member := _read_process(entry.name, ended=ended)) is not None:
                 children.setdefault(member.parent, []).append(member)
     found: list[ProcessInfo] = []
     generation, depth = children.get(os.getpid(), []), 1
@@ -66,7 +66,7 @@ def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
     codes: dict[int, int] = {}
     deadline = time.monotonic() + grace_s
     if grace_s > 0:
-        _send(signal.SIGTERM, (m for m in members() if m.depth > spared))
+        _send_signal(signal.SIGTERM, (m for m in members() if m.depth > spared))
         while time.monotonic() < deadline and members():
             codes |= reap()
             time.sleep(_PAUSE_S)
@@ -77,14 +77,14 @@ def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
         for group in groups:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
-        _send(signal.SIGKILL, left)
+        _send_signal(signal.SIGKILL, left)
         codes |= reap()
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return codes | reap()
 
 
-def tasks_of_this_user() -> int:
+def count_user_tasks() -> int:
     """Return how many tasks count against RLIMIT_NPROC of this user, as far as they can be seen."""
     user, count = os.getuid(), 0
     with os.scandir(_PROC) as entries:
@@ -95,13 +95,14 @@ def tasks_of_this_user() -> int:
     return count
 
 
-def _send(number: signal.Signals, to: Iterable[ProcessInfo]) -> None:
+def _send_signal(number: signal.Signals, to: Iterable[ProcessInfo]) -> None:
     for member in to:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(member.pid, number)
 
 
-def _read(pid: str, *, ended: bool) -> ProcessInfo | None:
+def _read_process(pid: str, *, ended: bool) -> ProcessInfo | None:
+    """Return a process by its /proc/PID/stat; None: it is gone, or has ended and `ended` is False."""
     try:
         text = _PROC.joinpath(pid, "stat").read_bytes()
     except OSError:

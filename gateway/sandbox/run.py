@@ -35,6 +35,7 @@ class OutputExcerpt:
         self.total_bytes = 0
 
     def add(self, piece: bytes) -> None:
+        """Add output; only its beginning and its end are kept."""
         self.total_bytes += len(piece)
         room = self._half - len(self._head)
         if room > 0:
@@ -45,7 +46,7 @@ class OutputExcerpt:
             del self._tail[: -self._half]
 
     def text(self) -> str:
-        """As UTF-8, what is not replaced; what is left out is counted in its place."""
+        """Return the kept output as UTF-8, with a note on how many bytes were omitted."""
         tail = bytes(self._tail[-self._half :])
         omitted = self.total_bytes - len(self._head) - len(tail)
         if not omitted:
@@ -77,6 +78,7 @@ class _Launcher(asyncio.SubprocessProtocol):
         self._flood_bytes = flood_bytes
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep output, and stop the command once all streams exceed the flood limit."""
         if self.flooded:
             return
         self.excerpts[fd].add(data)
@@ -117,7 +119,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
         finally:
             os.close(answer_end)
         try:
-            _control(transport).write(order.to_line())
+            _get_control_pipe(transport).write(order.to_line())
             with suppress(TimeoutError):
                 async with asyncio.timeout(order.timeout_s + order.grace_s + _START_S):
                     await launcher.over.wait()
@@ -132,7 +134,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
 
 async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> None:
     """Make the launcher clean up, or kill it; afterwards nothing of it is open here."""
-    _control(transport).close()
+    _get_control_pipe(transport).close()
     try:
         await asyncio.wait_for(launcher.ended.wait(), _END_S)
     except TimeoutError:
@@ -143,6 +145,6 @@ async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> N
     await launcher.closed.wait()
 
 
-def _control(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
+def _get_control_pipe(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     # uvloop's transports are none of asyncio's classes.
     return cast(asyncio.WriteTransport, transport.get_pipe_transport(0))

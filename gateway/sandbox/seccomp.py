@@ -261,7 +261,7 @@ READ_ONLY: Final = (
 READ_ONLY_METADATA: Final = (*METADATA, RefusedSyscall("utimensat", 280, 88))
 
 
-def known_machine() -> bool:
+def is_known_machine() -> bool:
     """Return whether the numbers of this machine are known."""
     return os.uname().machine in _ARCHITECTURES
 
@@ -283,7 +283,7 @@ def program(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> bytes:
     for call in refused:
         number = call.x86_64 if machine == "x86_64" else call.aarch64
         if number is not None:
-            verdict = _verdict(call)
+            verdict = _compile_refusal(call)
             lines += [(_EQUAL, 0, len(verdict), number), *verdict]
             if call.when:
                 # The arguments have replaced the number: look at it again for what follows.
@@ -295,7 +295,7 @@ def program(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> bytes:
 _Line: TypeAlias = tuple[int, int, int, int]
 
 
-def _verdict(call: RefusedSyscall) -> list[_Line]:
+def _compile_refusal(call: RefusedSyscall) -> list[_Line]:
     """Return the lines that refuse the call; where a condition does not hold, they end behind the last of them."""
     lines: list[_Line] = [(_RETURN, 0, 0, _ERRNO | call.answer)]
     for condition in reversed(call.when):

@@ -54,18 +54,18 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
         os._exit(_FAILED)
 
 
-def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
-    """`status` is where bubblewrap reports how the command ended."""
+def run_in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
+    """Run the command in bubblewrap, which writes to `status` how the command ended."""
     if order.read_only:
-        _require_unnoticed((*SYSTEM, *order.readable, order.cwd))
+        _require_no_side_effects((*SYSTEM, *order.readable, order.cwd))
         # bubblewrap binds what lies there: an overlay, through which no FIFO is reached.
         with _step("read-only mounts"):
-            _cover(order, overlay=True)
+            _cover_private_folders(order, overlay=True)
             _require_filter()
-    _ordinary(order, base_processes=base_processes)
+    _apply_common_setup(order, base_processes=base_processes)
     with _step("bubblewrap"):
         filter_file = None
-        if seccomp.known_machine():
+        if seccomp.is_known_machine():
             filter_file = os.memfd_create("filter", 0)
             os.write(filter_file, seccomp.program(_list_refused_syscalls(order), newer=not order.read_only))
             os.lseek(filter_file, 0, os.SEEK_SET)
@@ -75,18 +75,18 @@ def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: in
     raise AssertionError("exec does not return")
 
 
-def in_namespaces(order: Order, program: str, *, base_processes: int, report: int) -> NoReturn:
+def run_in_namespaces(order: Order, program: str, *, base_processes: int, report: int) -> NoReturn:
     """Become the first process of the namespaces, which reaps there and ends with the command."""
     signal.set_wakeup_fd(-1)
-    _end_first()  # behind the mounts it could not be written
+    _raise_oom_score()  # behind the mounts it could not be written
     if order.read_only:
-        _require_unnoticed((*SYSTEM, *order.readable, order.cwd))
+        _require_no_side_effects((*SYSTEM, *order.readable, order.cwd))
     with _step("read-only mounts"):
         if order.read_only:
-            scratch, root = _cover(order, overlay=False)
+            scratch, root = _cover_private_folders(order, overlay=False)
             paths = (*SYSTEM, *order.readable, order.cwd, scratch)
             if "/" not in paths:
-                namespaces.show(paths, DEVICES, root=root)
+                namespaces.show_paths(paths, DEVICES, root=root)
             namespaces.make_read_only(_list_visible_folders(order), scratch=scratch)
             if "/" not in paths:
                 namespaces.change_root(root, scratch=scratch)
@@ -94,10 +94,10 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
             namespaces.make_read_only_except(order.cwd)
 
     def command() -> NoReturn:
-        _ordinary(order, base_processes=base_processes)
+        _apply_common_setup(order, base_processes=base_processes)
         with _step("Landlock and seccomp"):
             _apply_landlock(order)
-            seccomp.install(_list_refused_syscalls(order) + _missing_truncate(), newer=not order.read_only)
+            seccomp.install(_list_refused_syscalls(order) + _get_truncate_filter(), newer=not order.read_only)
         _execute(order, program)
 
     pid = fork(command, report=report)
@@ -109,24 +109,25 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
             os._exit(code if code >= 0 else 128 - code)
 
 
-def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
+def run_in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    """Confine this process with Landlock and seccomp, and run the command in it."""
     if order.read_only:
-        _require_unnoticed(("/",))  # Landlock lets a command look up any path, which is all that it takes
-    _ordinary(order, base_processes=base_processes)
+        _require_no_side_effects(("/",))  # Landlock lets a command look up any path, which is all that it takes
+    _apply_common_setup(order, base_processes=base_processes)
     with _step("Landlock and seccomp"):
         _apply_landlock(order)
-        signals = seccomp.SIGNALS if landlock.abi() < landlock.SIGNALS_ABI else ()
+        signals = seccomp.SIGNALS if landlock.get_abi() < landlock.SIGNALS_ABI else ()
         metadata = seccomp.READ_ONLY_METADATA if order.read_only else seccomp.METADATA
         seccomp.install(
-            _list_refused_syscalls(order) + metadata + signals + _missing_truncate(),
+            _list_refused_syscalls(order) + metadata + signals + _get_truncate_filter(),
             newer=not order.read_only,
         )
     _execute(order, program)
 
 
-def _require_unnoticed(shown: Sequence[str]) -> None:
-    """Raise the error of a step where a look-up below the `shown` paths, or a crash, has an effect on this machine."""
-    if (folder := asked_of_a_network(_MOUNTS.read_text(), shown)) is not None:
+def _require_no_side_effects(shown: Sequence[str]) -> None:
+    """Raise _StepError if a path lookup or a crash could have an effect outside of the sandbox."""
+    if (folder := find_network_folder(_MOUNTS.read_text(), shown)) is not None:
         detail = f"a look below {folder!r} would have the machine mount something, or ask a network"
         raise _StepError(CommandOutcome("unconfined", detail=detail))
     with suppress(FileNotFoundError):
@@ -136,7 +137,7 @@ def _require_unnoticed(shown: Sequence[str]) -> None:
             )
 
 
-def asked_of_a_network(mounts: str, shown: Sequence[str]) -> str | None:
+def find_network_folder(mounts: str, shown: Sequence[str]) -> str | None:
     """Return a folder at or below the `shown` paths in which names come from a network, but for the ones in /proc.
 
     What is mounted over such a folder, which is what an automounter does for a single one, hides it. `mounts`: see
@@ -160,20 +161,21 @@ def connects_at_crashes(core_pattern: str) -> bool:
 
 
 def run_unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    """Run the command without confinement. Raises _StepError for a read-only command."""
     if order.read_only:
         raise _StepError(CommandOutcome("unconfined", detail="nothing keeps a read-only command from writing"))
-    _ordinary(order, base_processes=base_processes)
+    _apply_common_setup(order, base_processes=base_processes)
     _execute(order, program)
 
 
-def _cover(order: Order, *, overlay: bool) -> tuple[str, int]:
-    """Cover what the command must not reach; return its scratch folder, and a place for a root (`namespaces.show`)."""
+def _cover_private_folders(order: Order, *, overlay: bool) -> tuple[str, int]:
+    """Cover what the command must not reach. Return its scratch folder, and a place for a root (`show_paths`)."""
     scratch = order.scratch
     if scratch is None:
         raise OSError("`cwd` and `readable` leave no folder for temporary files")
     if overlay and (folder := next(filter(_holds_devices, order.readable), None)) is not None:
         raise OSError(f"the readable folder {folder!r} holds devices and cannot be covered")
-    root = namespaces.cover(
+    root = namespaces.cover_folders(
         _list_visible_folders(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay
     )
     return scratch, root
@@ -190,6 +192,7 @@ def _holds_devices(folder: str) -> bool:
 
 
 def _apply_landlock(order: Order) -> None:
+    """Restrict file access to the system, readable folders and the folders of the command."""
     _require_filter()
     readable = (*SYSTEM, *order.readable)
     if not order.read_only:
@@ -201,7 +204,7 @@ def _apply_landlock(order: Order) -> None:
 
 
 def _require_filter() -> None:
-    if not seccomp.known_machine():
+    if not seccomp.is_known_machine():
         raise OSError(f"no filter of system calls for {os.uname().machine!r}")
 
 
@@ -209,34 +212,36 @@ def _list_refused_syscalls(order: Order) -> tuple[seccomp.RefusedSyscall, ...]:
     return seccomp.ALWAYS + seccomp.READ_ONLY if order.read_only else seccomp.ALWAYS
 
 
-def _missing_truncate() -> tuple[seccomp.RefusedSyscall, ...]:
-    return seccomp.TRUNCATE if landlock.abi() < landlock.TRUNCATE_ABI else ()
+def _get_truncate_filter() -> tuple[seccomp.RefusedSyscall, ...]:
+    """Return the filter for truncate(2), where this Landlock does not cover it; else none."""
+    return seccomp.TRUNCATE if landlock.get_abi() < landlock.TRUNCATE_ABI else ()
 
 
-def _ordinary(order: Order, *, base_processes: int) -> None:
+def _apply_common_setup(order: Order, *, base_processes: int) -> None:
     """Set up what every command gets: a new session, limits, no input, no privileges to gain."""
     os.setsid()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored stays so over exec
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    _end_first()
+    _raise_oom_score()
     os.nice(_NICE)
     os.umask(_UMASK)
     with _step("the folder", end="not_started"):
         os.chdir(order.cwd)
     with _step("limits"):
-        _limit(order.limits, base_processes=base_processes)
+        _apply_limits(order.limits, base_processes=base_processes)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _end_first() -> None:
+def _raise_oom_score() -> None:
     """Have the kernel end this process, and not the gateway, when memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
-def _limit(limits: ProcessLimits, *, base_processes: int) -> None:
+def _apply_limits(limits: ProcessLimits, *, base_processes: int) -> None:
+    """Set the resource limits of the command, within the hard limits of this process."""
     for kind, wanted in (
         # Below any core: a limit of 0 is none for a handler that the kernel starts (core(5), `|` in core_pattern).
         (resource.RLIMIT_CORE, 1),

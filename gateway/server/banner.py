@@ -8,7 +8,7 @@ from typing import Final
 from gateway import __version__
 from gateway.config import LoadedConfig, Settings
 from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import store_address
+from gateway.registry.stores import get_store_address
 
 #: By `risk.trust_llm`: whose word on the risk of a call counts.
 TRUST: Final[Mapping[str, str]] = {
@@ -49,6 +49,6 @@ def tool_names(settings: Settings) -> list[str]:
 def store_name(settings: Settings) -> str:
     """Return the store's address, as its plugin shows it: other URLs are masked because they may hold a password."""
     try:
-        return store_address(settings, folder=Path()).redacted_url
+        return get_store_address(settings, folder=Path()).redacted_url
     except PluginProblem:
         return f"{settings.store.reveal().partition('://')[0]}://***"

@@ -15,7 +15,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.auth.active_keys import KeysInUse
 from gateway.auth.keyring import KeyRing, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.prompts import prompt_texts
+from gateway.config.prompts import read_prompt_texts
 from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
@@ -357,7 +357,7 @@ def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Work
 
 def _prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, str]:
     try:
-        return prompt_texts(settings.prompts)
+        return read_prompt_texts(settings.prompts)
     except ConfigError as error:
         problems += error.problems
         return {}

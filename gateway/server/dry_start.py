@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 from gateway.aio.clock import SystemClock
 from gateway.config import ConfigError, LoadedConfig, Problem, Settings
-from gateway.config.decision_checks import decision_warnings
+from gateway.config.decision_checks import list_decision_warnings
 from gateway.config.schema.mcp import McpServer
 from gateway.mcp.registration import build_options
 from gateway.mcp.sdk_import import MISSING_SDK
 from gateway.mcp.transport.process import Program, find_start_problem
 from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import build_store, scratch_store, store_address
+from gateway.registry.stores import build_scratch_store, build_store, get_store_address
 from gateway.runs.live import LiveRuns
 from gateway.server.context_lane import LaneServices, build_context_lane, build_shared
 from gateway.server.lanes.rights import key_ring
@@ -50,7 +50,7 @@ async def rehearse(loaded: LoadedConfig) -> list[str]:
     if problems:
         raise ConfigError(tuple(problems))
     known = load_workflows(settings.workflows).warnings  # reported when the file was read
-    own = (*decision_warnings(settings), *obstacles, *_service_problems(settings))
+    own = (*list_decision_warnings(settings), *obstacles, *_service_problems(settings))
     return [*own, *(text for text in heard.texts if text not in known)]
 
 
@@ -68,7 +68,7 @@ class _LogCapture(logging.Handler):
 async def _build_lane(loaded: LoadedConfig, stack: AsyncExitStack) -> LaneServices:
     """Build the context lane as a worker has it, on a store in memory. Raises ConfigError."""
     clock = SystemClock()
-    store = scratch_store()
+    store = build_scratch_store()
     await store.open()
     stack.push_async_callback(store.close)
     assembled = await build_context_lane(
@@ -96,7 +96,7 @@ def _refuse_to_run(*run: object) -> NoReturn:
 def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
     """Return why the store could not be opened; its file is not made."""
     try:
-        problem = store_address(settings, folder=folder).problem()
+        problem = get_store_address(settings, folder=folder).problem()
         build_store(settings, folder=folder)
     except PluginProblem as error:
         problem = error.message

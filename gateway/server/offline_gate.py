@@ -8,7 +8,7 @@ from gateway.context.prompts import BasePrompts
 from gateway.contracts.tools import ToolSource, ToolSpec
 from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.registry.loader import build_plugin
-from gateway.registry.stores import scratch_store
+from gateway.registry.stores import build_scratch_store
 from gateway.server.context_lane import PluginHost
 from gateway.server.lanes.context_tools import build_gate, get_tool_plugin, try_build_plugin
 from gateway.telemetry.counters import ContextCounters
@@ -22,7 +22,7 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     These are the built-in tools, enabled or not, which need no network and no file; and the configured tools of other
     plugins, which are built for it. Raises ConfigError for a plugin that cannot be built.
     """
-    clock, store, problems = SystemClock(), scratch_store(), list[Problem]()  # the store is never opened
+    clock, store, problems = SystemClock(), build_scratch_store(), list[Problem]()  # the store is never opened
     host = PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock)
     ours = {
         name: await _list_and_close(build_plugin("tools", name, plugin_of_ours("tools", name).anywhere, host))

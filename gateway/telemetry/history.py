@@ -53,18 +53,19 @@ class History:
     def look(self) -> None:
         """Add a point if the last one is `STEP_S` old. Call it often: it costs nothing in between."""
         if self._before is None:
-            self._before = self._totals()
+            self._before = self._compute_totals()
         elif not 0 <= self._clock.time() - self._before.at_s < STEP_S:  # a clock that was set back counts as due
-            now = self._totals()
-            self._points.append(self._between(self._before, now))
+            now = self._compute_totals()
+            self._points.append(self._build_point(self._before, now))
             self._before = now
 
     def points(self) -> Sequence[Point]:
         """Return the points, the oldest first. The last one covers the time since the one before it."""
-        before = self._before = self._before or self._totals()
-        return [*self._points, self._between(before, self._totals())][-POINTS:]
+        before = self._before = self._before or self._compute_totals()
+        return [*self._points, self._build_point(before, self._compute_totals())][-POINTS:]
 
-    def _totals(self) -> _Totals:
+    def _compute_totals(self) -> _Totals:
+        """Return the sums of requests, errors, overhead and approval waits since the start."""
         requests = errors = 0.0
         sums = {OVERHEAD: [0.0, 0.0], _APPROVAL_WAIT: [0.0, 0.0]}
         for (family, labels), values in self._counts().items():
@@ -77,18 +78,19 @@ class History:
                 known[1] += total
         return _Totals(self._clock.time(), requests, errors, *sums[OVERHEAD], *sums[_APPROVAL_WAIT])
 
-    def _between(self, before: _Totals, now: _Totals) -> Point:
-        overhead_s = _mean(now.overhead_s - before.overhead_s, now.overheads - before.overheads)
+    def _build_point(self, before: _Totals, now: _Totals) -> Point:
+        """Return the point of history between two totals."""
+        overhead_s = _compute_mean(now.overhead_s - before.overhead_s, now.overheads - before.overheads)
         return Point(
             at_s=now.at_s,
             span_s=max(now.at_s - before.at_s, 0.0),
             requests=int(now.requests - before.requests),
             errors=int(now.errors - before.errors),
             overhead_ms=None if overhead_s is None else overhead_s * 1000,
-            approval_wait_s=_mean(now.waited_s - before.waited_s, now.waits - before.waits),
+            approval_wait_s=_compute_mean(now.waited_s - before.waited_s, now.waits - before.waits),
             pending=self._pending(),
         )
 
 
-def _mean(total: float, count: float) -> float | None:
+def _compute_mean(total: float, count: float) -> float | None:
     return total / count if count > 0 else None

@@ -67,6 +67,7 @@ class LogSink:
         return format_line(record, as_json=self._as_json, secrets=self.secrets)
 
     def _write_all(self) -> None:
+        """Write queued records in batches until None comes; lines that cannot be written are dropped."""
         while True:
             batch = [self._records.get()]
             while len(batch) < _BATCH and not self._records.empty():
@@ -113,7 +114,8 @@ class SinkHandler(logging.Handler):
         self._sink = sink
 
     def emit(self, record: logging.LogRecord) -> None:
-        facts: dict[str, object] = {"ts": _timestamp(record.created), "level": record.levelname.lower()}
+        """Put a record of `logging` into the sink, with its facts, trace id and traceback."""
+        facts: dict[str, object] = {"ts": _format_timestamp(record.created), "level": record.levelname.lower()}
         try:
             facts["event"] = record.getMessage()
             facts |= getattr(record, "facts", {})
@@ -140,41 +142,43 @@ def wants_json(log_format: str, stream: TextIO) -> bool:
 
 def access_record(facts: Mapping[str, object]) -> Record:
     """Return the record of one answered request."""
-    return {"ts": _timestamp(time.time()), "level": "info", "event": "request", **facts}
+    return {"ts": _format_timestamp(time.time()), "level": "info", "event": "request", **facts}
 
 
 def format_line(record: Record, *, as_json: bool, secrets: Iterable[str]) -> str:
     """Return the record as one line of JSON, or of text for a person, with secrets cut out. Accepts any record."""
     hidden = sorted((secret for secret in secrets if secret), key=len, reverse=True)
     facts = {
-        str(name): _clean(value, hidden, limit=_TRACEBACK_LIMIT if name == "traceback" else _VALUE_LIMIT)
+        str(name): _clean_value(value, hidden, limit=_TRACEBACK_LIMIT if name == "traceback" else _VALUE_LIMIT)
         for name, value in record.items()
         if value is not None
     }
     if not as_json:
-        return _readable(facts)
+        return _format_readable(facts)
     return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", orjson.dumps(facts).decode())
 
 
-def _timestamp(seconds: float) -> str:
+def _format_timestamp(seconds: float) -> str:
     whole, part = divmod(seconds, 1)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int(part * 1000):03d}Z"
 
 
-def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> object:
+def _clean_value(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> object:
     """Return the value as JSON data: texts without secrets, then capped, and containers to a bounded depth."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_INTEGER):
         return value
     if depth < _DEPTH_LIMIT and isinstance(value, Mapping):
         items = list(value.items())[:limit]
-        return {without_secrets(k, hidden)[:limit]: _clean(v, hidden, limit=limit, depth=depth + 1) for k, v in items}
+        return {
+            remove_secrets(k, hidden)[:limit]: _clean_value(v, hidden, limit=limit, depth=depth + 1) for k, v in items
+        }
     if depth < _DEPTH_LIMIT and isinstance(value, list | tuple):
-        return [_clean(item, hidden, limit=limit, depth=depth + 1) for item in value[:limit]]
-    text = without_secrets(value, hidden)
+        return [_clean_value(item, hidden, limit=limit, depth=depth + 1) for item in value[:limit]]
+    text = remove_secrets(value, hidden)
     return text if len(text) <= limit else text[:limit] + "..."
 
 
-def without_secrets(value: object, hidden: Sequence[str]) -> str:
+def remove_secrets(value: object, hidden: Sequence[str]) -> str:
     """Return any value as text in UTF-8, without `hidden` (the longest first) and what looks like a key."""
     try:
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -186,7 +190,7 @@ def without_secrets(value: object, hidden: Sequence[str]) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _readable(facts: Mapping[str, object]) -> str:
+def _format_readable(facts: Mapping[str, object]) -> str:
     """Return the record for a person: control characters escaped, a traceback on separate, indented lines."""
     rest = "".join(
         f" {escape_control(name)}={escape_control(value)}" for name, value in facts.items() if name not in _LAID_OUT

@@ -140,7 +140,7 @@ class RouteTally:
         for method, codes in self._codes.items():
             folded: defaultdict[str, int] = defaultdict(int)
             for code, count in codes.items():
-                folded[_code_label(code)] += count
+                folded[_get_code_label(code)] += count
             for label, count in folded.items():
                 yield (REQUESTS, (self.route, method, label, self.mode)), (count,)
         for stream, histogram in (("false", self.answered), ("true", self.streamed)):
@@ -240,6 +240,7 @@ class Metrics:
             yield from counted()
 
     def _collect_reload(self) -> Iterator[Metric]:
+        """Yield the gauge of the time at which the configuration was last loaded."""
         if self.last_reload_success_s is not None:
             yield GaugeMetricFamily(
                 "gateway_config_last_reload_success_timestamp_seconds",
@@ -256,11 +257,11 @@ def _fold_statuses(answers: Mapping[tuple[str, str], int]) -> Mapping[tuple[str,
     """Return counts by endpoint and status with the statuses folded into the closed set."""
     folded: defaultdict[tuple[str, str], int] = defaultdict(int)
     for (endpoint, status), count in answers.items():
-        folded[endpoint, _code_label(int(status) if status.isdecimal() else 0)] += count
+        folded[endpoint, _get_code_label(int(status) if status.isdecimal() else 0)] += count
     return folded
 
 
-def _code_label(code: int) -> str:
+def _get_code_label(code: int) -> str:
     if code in CODES:
         return str(code)
     return f"{code // 100}xx" if 100 <= code < 600 else "other"

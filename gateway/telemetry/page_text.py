@@ -23,7 +23,7 @@ class PageText:
         self._heads: dict[Key, Sequence[str]] = {}
 
     def render(self, counts: Counts, gauges: Iterable[Gauge], *, openmetrics: bool = False) -> bytes:
-        """Write one page."""
+        """Return one page of metrics, in Prometheus' text format or as OpenMetrics."""
         lines: list[str] = []
         by_family: defaultdict[str, list[Key]] = defaultdict(list)
         for key in counts:
@@ -32,7 +32,9 @@ class PageText:
             keys = by_family.get(family, ())
             if keys:
                 name = family if facts.bounds or openmetrics else f"{family}_total"
-                lines.append(_title(name, facts.help, "histogram" if facts.bounds else "counter", quote=openmetrics))
+                lines.append(
+                    _format_title(name, facts.help, "histogram" if facts.bounds else "counter", quote=openmetrics)
+                )
             for key in keys:
                 heads = self._heads.get(key)
                 if heads is None:
@@ -44,10 +46,10 @@ class PageText:
                     values = (*below, below[-1], total)
                 lines += [f"{head}{value!r}\n" for head, value in zip(heads, map(float, values), strict=True)]
         end = "# EOF\n" if openmetrics else ""
-        return "".join((*lines, *_gauge_lines(gauges, quote=openmetrics), end)).encode()
+        return "".join((*lines, *_format_gauge_lines(gauges, quote=openmetrics), end)).encode()
 
 
-def _title(name: str, text: str, kind: str, *, quote: bool) -> str:
+def _format_title(name: str, text: str, kind: str, *, quote: bool) -> str:
     """Return the lines in front of a family. `quote`: quotation marks in its help are escaped, too."""
     return f"# HELP {name} {_escape(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
@@ -57,22 +59,23 @@ def _heads(key: Key, facts: MetricFacts) -> Sequence[str]:
     family, values = key
     labels = list(zip(facts.labels, values, strict=True))
     if not facts.bounds:
-        return (_head(f"{family}_total", labels),)
+        return (_format_head(f"{family}_total", labels),)
     bounds = (*map(str, map(float, facts.bounds)), "+Inf")
-    buckets = [_head(f"{family}_bucket", [*labels, ("le", bound)]) for bound in bounds]
-    return (*buckets, _head(f"{family}_count", labels), _head(f"{family}_sum", labels))
+    buckets = [_format_head(f"{family}_bucket", [*labels, ("le", bound)]) for bound in bounds]
+    return (*buckets, _format_head(f"{family}_count", labels), _format_head(f"{family}_sum", labels))
 
 
-def _gauge_lines(gauges: Iterable[Gauge], *, quote: bool) -> Iterable[str]:
+def _format_gauge_lines(gauges: Iterable[Gauge], *, quote: bool) -> Iterable[str]:
+    """Return the lines of gauges, grouped by name, each group behind its title."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name, text, labels, value in gauges:
         if name not in by_name:
-            by_name[name].append(_title(name, text, "gauge", quote=quote))
-        by_name[name].append(f"{_head(name, labels)}{value!r}\n")
+            by_name[name].append(_format_title(name, text, "gauge", quote=quote))
+        by_name[name].append(f"{_format_head(name, labels)}{value!r}\n")
     return (line for lines in by_name.values() for line in lines)
 
 
-def _head(name: str, labels: _Labels) -> str:
+def _format_head(name: str, labels: _Labels) -> str:
     inside = ",".join(f'{label}="{_escape(value, quote=True)}"' for label, value in sorted(labels))
     return f"{name}{{{inside}}} " if inside else f"{name} "
 

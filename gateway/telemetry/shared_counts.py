@@ -39,7 +39,7 @@ class SharedCounts:
         """Write all that the calling worker has counted since its start."""
         for key, values in counted:
             mine = tuple(values)
-            place = self._places.get(key) or self._new(key, len(mine))
+            place = self._places.get(key) or self._add_name(key, len(mine))
             if place is None:
                 self.full = True
                 continue
@@ -54,15 +54,15 @@ class SharedCounts:
         return {key: unpack(f"={count}d", memory, start) for key, (start, count) in self._places.items()}
 
     def _read_new_names(self) -> None:
-        """Read the names that were written since the last look."""
+        """Read the names that other writers of this place have added since the last call."""
         (length,) = _LENGTH.unpack_from(self._memory, 0)
         end = self._first_name + length
         for line in self._memory[self._names_end : end].splitlines():
             name, labels, count = json.loads(line)
-            self._place((name, tuple(labels)), count)
+            self._reserve_values((name, tuple(labels)), count)
         self._names_end = end
 
-    def _new(self, key: Key, count: int) -> tuple[int, int] | None:
+    def _add_name(self, key: Key, count: int) -> tuple[int, int] | None:
         """Return a place for the values of a new name, or None if no room is left."""
         line = json.dumps([*key, count]).encode() + b"\n"
         end = self._names_end + len(line)
@@ -71,9 +71,10 @@ class SharedCounts:
         self._memory[self._names_end : end] = line
         _LENGTH.pack_into(self._memory, 0, end - self._first_name)
         self._names_end = end
-        return self._place(key, count)
+        return self._reserve_values(key, count)
 
-    def _place(self, key: Key, count: int) -> tuple[int, int]:
+    def _reserve_values(self, key: Key, count: int) -> tuple[int, int]:
+        """Return a place for `count` values behind the last one, and remember it for the name."""
         place = self._places[key] = (self._values_end, count)
         self._values_end += count * _VALUE_BYTES
         return place

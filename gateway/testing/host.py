@@ -115,9 +115,11 @@ class FakeHost:
     def store(self) -> Store:
         """Return the store: SQLite in memory, made at its first use."""
         if self._store is None:
-            from gateway.registry.stores import scratch_store  # a host whose store is never used goes without pydantic
+            from gateway.registry.stores import (
+                build_scratch_store,  # a host whose store is never used goes without pydantic
+            )
 
-            self._store = scratch_store()
+            self._store = build_scratch_store()
         return self._store
 
     async def __aenter__(self) -> Self:

@@ -41,7 +41,7 @@ _CONDITION = re.compile(
 
 
 def is_ask_cancellation(text: str, *, shown: Spans) -> bool:
-    """Return whether folded `text` withdraws it, outside the `shown` ranges."""
+    """Return whether folded `text` outside `shown` withdraws the wish to approve each call."""
     if len(text) > UNASK_CHARS or not ("ask" in text or "我" in text):
         return False
     if text.lstrip()[:1] in _QUOTES or _CONDITION.search(text):

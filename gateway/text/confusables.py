@@ -53,39 +53,40 @@ _DROPPED_KINDS: Final = _INVISIBLE_KINDS | {"Pc", "Pd", "Zl", "Zp", "Zs"}
 
 
 @lru_cache(maxsize=4096)
-def skeleton(name: str) -> str:
+def compute_skeleton(name: str) -> str:
     """Return the form of a name that its spellings share.
 
     They differ in case, accents, what joins words (`-`, `_`, `.`, blanks), invisible characters, or letters that look
     alike. A name of such characters only is its own.
     """
-    seen = _JOINTS.sub("", _plain(name, drops=_DROPPED_KINDS))
-    return _as_seen(seen) or name
+    seen = _JOINTS.sub("", _fold_plain(name, drops=_DROPPED_KINDS))
+    return _merge_lookalikes(seen) or name
 
 
 @lru_cache(maxsize=4096)
-def appearance(name: str) -> str:
-    """Return the form that names share which look alike: as `skeleton`, but with what joins their words."""
-    return _as_seen(_plain(name, drops=_INVISIBLE_KINDS)) or name
+def compute_appearance(name: str) -> str:
+    """Return the form that names share which look alike: as `compute_skeleton`, but with what joins their words."""
+    return _merge_lookalikes(_fold_plain(name, drops=_INVISIBLE_KINDS)) or name
 
 
-def _plain(name: str, *, drops: frozenset[str]) -> str:
+def _fold_plain(name: str, *, drops: frozenset[str]) -> str:
+    """Return a name case-folded, in Latin letters, without joining and dropped characters."""
     if name.isascii():
         return name.casefold().translate(_SAME)
-    plain = latin(latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
+    plain = convert_to_latin(convert_to_latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
     return "".join(c for c in _DROPPED.sub("", plain) if unicodedata.category(c) not in drops)
 
 
-def _as_seen(plain: str) -> str:
+def _merge_lookalikes(plain: str) -> str:
     return plain.replace("rn", "m").replace("vv", "w")
 
 
-def latin(text: str) -> str:
+def convert_to_latin(text: str) -> str:
     """Return a text with Latin letters in place of letters that look like one."""
-    return text if text.isascii() else "".join(map(_letter, text.translate(_ALIKE)))
+    return text if text.isascii() else "".join(map(_convert_letter, text.translate(_ALIKE)))
 
 
-def _letter(character: str) -> str:
+def _convert_letter(character: str) -> str:
     if character.isascii():
         return character
     found = _LATIN.fullmatch(unicodedata.name(character, ""))

@@ -116,38 +116,41 @@ def memory_request(text: str, *, shown: Spans) -> MemoryRequest | None:
     """Return the first request about memories in folded `text` that is not in one of the `shown` ranges."""
     if not mentions(text, _WORDS):
         return None
-    found = (_recall(text, shown), _remember(text, shown), _forget(text, shown))
+    found = (_find_recall(text, shown), _find_remember(text, shown), _find_forget(text, shown))
     # At the same place a question ("do you remember") is one, whatever else it could be read as.
     return min((request for request in found if request), key=lambda request: request.start, default=None)
 
 
-def _recall(text: str, shown: Spans) -> MemoryRequest | None:
+def _find_recall(text: str, shown: Spans) -> MemoryRequest | None:
+    """Return the first request to list memories outside the `shown` ranges; None: there is none."""
     for match in _RECALL.finditer(text):
         if not shown.cover(match.end() - 1, match.end()):
-            end = _sentence_end(text, match.end())
-            return MemoryRequest("recall", _start(match), end, (match.end(), end))
+            end = _find_sentence_end(text, match.end())
+            return MemoryRequest("recall", _get_start(match), end, (match.end(), end))
     return None
 
 
-def _remember(text: str, shown: Spans) -> MemoryRequest | None:
+def _find_remember(text: str, shown: Spans) -> MemoryRequest | None:
+    """Return the first request to remember a lasting fact outside `shown`; None: there is none."""
     for match in _REMEMBER.finditer(text):
         if shown.cover(match.start(), match.end()):
             continue
-        end = len(text) if match["colon"] else _sentence_end(text, match.end())
+        end = len(text) if match["colon"] else _find_sentence_end(text, match.end())
         explicit = bool(match["colon"] or match["this"] or match["these"] or (match["plain"] and match["that"]))
         said = text[match.end() : min(end, match.end() + _JUDGED_CHARS)]
         if is_lasting(said, explicit=explicit or bool(match["noted"])):
-            return MemoryRequest("remember", _start(match), end, (match.end(), end))
+            return MemoryRequest("remember", _get_start(match), end, (match.end(), end))
     return None
 
 
-def _forget(text: str, shown: Spans) -> MemoryRequest | None:
+def _find_forget(text: str, shown: Spans) -> MemoryRequest | None:
+    """Return the first request to forget memories outside the `shown` ranges; None: there is none."""
     asked = 0  # up to here the text is a question: each sentence is looked through once
     for match in _FORGET.finditer(text):
         if match.start() < asked or shown.cover(match.start(), match.end()):
             continue
         thing = "object" if match["object"] else "other" if match["other"] else None
-        start, end = match.span(thing) if thing else (match.end(), _sentence_end(text, match.end()))
+        start, end = match.span(thing) if thing else (match.end(), _find_sentence_end(text, match.end()))
         last = max(match.end(), end)
         if not _WISH.search(match[0]) and _ASKS.search(text, start, min(last + 1, len(text))):
             asked = last
@@ -159,14 +162,14 @@ def _forget(text: str, shown: Spans) -> MemoryRequest | None:
             of_it = _OF_IT.search(text, about.end(), end)
             start, end = about.end(), of_it.start() if of_it else end
             everything = text[start:end].strip(" .!?,") in _ONESELF
-        return MemoryRequest("forget", _start(match), last, (start, end), everything, every=about is not None)
+        return MemoryRequest("forget", _get_start(match), last, (start, end), everything, every=about is not None)
     return None
 
 
-def _start(match: re.Match[str]) -> int:
+def _get_start(match: re.Match[str]) -> int:
     return match.end() - len(match[0].lstrip())
 
 
-def _sentence_end(text: str, start: int) -> int:
+def _find_sentence_end(text: str, start: int) -> int:
     match = _SENTENCE_END.search(text, start)
     return match.start() if match else len(text)

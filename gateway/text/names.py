@@ -12,12 +12,12 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
-from gateway.text.confusables import appearance, latin
+from gateway.text.confusables import compute_appearance, convert_to_latin
 
 #: The name of a caller without keys, the name of all further callers in metrics, and authors in the audit log other
 #: than keys.
 RESERVED_FOR_CALLERS: Final = ("local", "other", "gateway", "command line")
-_RESERVED: Final = {appearance(name): name for name in RESERVED_FOR_CALLERS}
+_RESERVED: Final = {compute_appearance(name): name for name in RESERVED_FOR_CALLERS}
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 #: Letters and blanks that look like nothing, or like a space.
 _BLANK: Final = re.compile(
@@ -34,12 +34,12 @@ _SAME_AS_LATIN: Final = frozenset(
 )
 
 
-def unfit(name: str) -> str | None:
+def find_unfit_reason(name: str) -> str | None:
     """Return what hides what a name is, as the rest of a sentence about it; None: nothing does."""
-    return hidden(name) or find_mixed_scripts(name)
+    return find_hidden_character(name) or find_mixed_scripts(name)
 
 
-def hidden(name: str) -> str | None:
+def find_hidden_character(name: str) -> str | None:
     """Return that a name has a character which does not show, if it does: a mark of direction, a joiner, a blank."""
     if name.isascii():
         is_hidden = not name.isprintable()
@@ -55,26 +55,26 @@ def find_mixed_scripts(name: str) -> str | None:
         word = "".join(letters)
         if not is_word or word.isascii():
             continue
-        scripts = set(map(_script, word))
+        scripts = set(map(_get_script, word))
         similar = scripts & _SIMILAR_SCRIPTS
         if len(similar) > 1 or (similar and "LATIN" in scripts):
             return f"has letters of several scripts that look alike: {word!a}"
         if _SAME_AS_LATIN.issuperset(word):
-            return f"looks like {latin(word)!r}, written in letters of another script: {word!a}"
+            return f"looks like {convert_to_latin(word)!r}, written in letters of another script: {word!a}"
     return None
 
 
-def reserved_for_callers(name: str) -> str | None:
+def find_reserved_name(name: str) -> str | None:
     """Return the name that no key may have, if this is one in any of its spellings."""
-    return _RESERVED.get(appearance(name))
+    return _RESERVED.get(compute_appearance(name))
 
 
 def find_imitated_name(name: str, others: Iterable[str]) -> str | None:
     """Return the first other name that looks like this one, and is not the same; None: no other one does."""
-    looks = appearance(name)
-    return next((other for other in others if other != name and appearance(other) == looks), None)
+    looks = compute_appearance(name)
+    return next((other for other in others if other != name and compute_appearance(other) == looks), None)
 
 
 @lru_cache(maxsize=1024)
-def _script(letter: str) -> str:
+def _get_script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]

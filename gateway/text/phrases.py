@@ -46,7 +46,7 @@ class FoldedText:
 
 
 def fold(text: str) -> FoldedText:
-    """At most TEXT_LIMIT characters of `text`, and as many folded ones."""
+    """Return `text` folded for matching, at most TEXT_LIMIT characters before and after folding."""
     text = text[:TEXT_LIMIT]
     if text.isascii():
         return FoldedText(text.lower(), range(len(text)), range(1, len(text) + 1))
@@ -61,7 +61,7 @@ def fold(text: str) -> FoldedText:
             starts += range(*run.span())
             ends += range(run.start() + 1, run.end() + 1)
             continue
-        for start, end, piece in _letters(run[0], run.start()):
+        for start, end, piece in _fold_letters(run[0], run.start()):
             pieces.append(piece)
             starts += [start] * len(piece)
             ends += [end] * len(piece)
@@ -69,27 +69,27 @@ def fold(text: str) -> FoldedText:
     return FoldedText(folded, starts, ends)
 
 
-def _letters(run: str, offset: int) -> Iterator[tuple[int, int, str]]:
+def _fold_letters(run: str, offset: int) -> Iterator[tuple[int, int, str]]:
     """Yield the letters of a run, each with its marks: where it stands, and how it folds."""
     begin = 0
     for i in range(1, len(run) + 1):
-        if i == len(run) or not _joins(run[i]):
-            letter = "".join(char for char in run[begin:i] if not _invisible(char))
-            yield offset + begin, offset + i, unicodedata.normalize("NFKC", _nfkc(letter).casefold())
+        if i == len(run) or not _may_join_previous(run[i]):
+            letter = "".join(char for char in run[begin:i] if not _is_invisible(char))
+            yield offset + begin, offset + i, unicodedata.normalize("NFKC", _normalize_nfkc(letter).casefold())
             begin = i
 
 
-def _nfkc(text: str) -> str:
+def _normalize_nfkc(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-def _joins(char: str) -> bool:
+def _may_join_previous(char: str) -> bool:
     """Return whether `char` may become one with the character before it: a mark, or a vowel or final of Hangul."""
-    first = _nfkc(char)[:1]
+    first = _normalize_nfkc(char)[:1]
     return unicodedata.combining(first) != 0 or "\u1160" <= first <= "\u11ff"
 
 
-def _invisible(char: str) -> bool:
+def _is_invisible(char: str) -> bool:
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
@@ -123,7 +123,7 @@ class Hit:
 
 
 def fold_phrase(phrase: str) -> str:
-    """`phrase` as it is looked for; "" for one that is never found."""
+    """Return `phrase` in the form in which it is matched; an empty one never matches."""
     folded = fold(phrase).text.strip()
     return folded if len(folded) <= PHRASE_LIMIT else ""
 

@@ -29,18 +29,19 @@ _AROUND = " \t\r\n.。!?…"
 
 def code_blocks(text: str) -> Spans:
     """Return the fenced blocks of folded `text`; one that is not closed lasts to the end."""
-    return Spans(_blocks(text))
+    return Spans(_find_blocks(text))
 
 
 def shown_text(text: str) -> Spans:
-    """Code blocks, inline code, quotes and quoted lines; but not a message that is one quotation as a whole."""
+    """Return the ranges of code, quotations and quoted lines, unless all of it is one quotation."""
     if not mentions(text, _MARKS):
         return _NOTHING
     quoted = _QUOTED_LINE.finditer(text) if ">" in text else ()
-    return Spans([*_blocks(text), *_quotes(text), *(line.span() for line in quoted)])
+    return Spans([*_find_blocks(text), *_find_quotes(text), *(line.span() for line in quoted)])
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int]]:
+def _find_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of fenced code blocks; an open one lasts to the end."""
     if not mentions(text, ("```", "~~~")):
         return
     opened: re.Match[str] | None = None
@@ -54,7 +55,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         yield opened.start(), len(text)
 
 
-def _quotes(text: str) -> Iterator[tuple[int, int]]:
+def _find_quotes(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of quotations up to QUOTE_LIMIT characters, except one of the whole text."""
     if not mentions(text, _CLOSING):
         return
     stripped = text.strip(_AROUND)

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.plugins import plugin_names
-from gateway.text.confusables import skeleton
-from gateway.text.names import find_mixed_scripts, hidden
+from gateway.text.confusables import compute_skeleton
+from gateway.text.names import find_hidden_character, find_mixed_scripts
 
 #: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
 RESERVED: Final[Mapping[str, str]] = {
-    skeleton(name): name for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
+    compute_skeleton(name): name
+    for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
 }
 _JOINT: Final = "__"
 #: Text that changes the path that it stands in, in any decoder.
@@ -34,10 +35,10 @@ class ServiceNames:
         self._begins: dict[str, str] = {}
 
     def problem(self, name: str) -> str | None:
-        """Return why no further service may have a name. None: it may."""
-        if (unfit := _unfit(name)) is not None:
+        """Return why a new service may not have a name; None: it may."""
+        if (unfit := _find_unfit_reason(name)) is not None:
             return f"the name {name!a} {unfit}"
-        spelled = skeleton(name)
+        spelled = compute_skeleton(name)
         if (reserved := RESERVED.get(spelled)) is not None:
             what = "is" if name == reserved else f"imitates {reserved!r}, which is"
             return f"the name {name!a} {what} the gateway's own"
@@ -45,7 +46,9 @@ class ServiceNames:
             return f"the name {name!a} imitates that of the service {other!a}"
         if (alike := find_mixed_scripts(name)) is not None:
             return f"the name {name!a} {alike}"
-        other = self._begins.get(_plain(name)) or next(filter(None, map(self._names.get, _beginnings(name))), None)
+        other = self._begins.get(_fold_name(name)) or next(
+            filter(None, map(self._names.get, _list_prefixes(name))), None
+        )
         if other is None:
             return None
         return (
@@ -55,23 +58,24 @@ class ServiceNames:
 
     def add(self, name: str) -> None:
         """Add the name of a service."""
-        self._spelled[skeleton(name)] = self._names[_plain(name)] = name
-        self._begins.update(dict.fromkeys(_beginnings(name), name))
+        self._spelled[compute_skeleton(name)] = self._names[_fold_name(name)] = name
+        self._begins.update(dict.fromkeys(_list_prefixes(name), name))
 
 
-def _unfit(name: str) -> str | None:
-    if (unseen := hidden(name)) is not None:
+def _find_unfit_reason(name: str) -> str | None:
+    """Return why a name cannot be that of a service; None: it can."""
+    if (unseen := find_hidden_character(name)) is not None:
         return unseen
     if _ELSEWHERE.search(name) or not all(part.strip(".") for part in name.split("/")):
         return "cannot stand in the path of a page: it has one of \\ % { }, or a part of dots only"
     return f"is that of the page /mcp/{_PAGE}" if name == _PAGE else None
 
 
-def _plain(name: str) -> str:
+def _fold_name(name: str) -> str:
     return name.casefold().replace(".", _JOINT)
 
 
-def _beginnings(name: str) -> list[str]:
+def _list_prefixes(name: str) -> list[str]:
     """Return the names of services whose tools may be called like tools of this one."""
-    head = _plain(name) + _JOINT
+    head = _fold_name(name) + _JOINT
     return [head[:i] for i in range(1, len(head) - len(_JOINT)) if head.startswith(_JOINT, i)]

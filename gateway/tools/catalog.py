@@ -24,7 +24,7 @@ from gateway.contracts.tools import (
     is_of_service,
     model_name,
 )
-from gateway.text.confusables import skeleton
+from gateway.text.confusables import compute_skeleton
 from gateway.text.reserved_names import RESERVED
 from gateway.tools.near_names import near_names
 
@@ -117,7 +117,7 @@ class Catalog:
         self._offered = _build_model_specs(alone), _build_model_specs(together)
         self._entries = {entry.spec.name: entry for entry in together}
         self._by_model_name = {entry.model_name: entry for entry in together}
-        self._own = {**RESERVED, **{skeleton(name): name for name in self._entries}}
+        self._own = {**RESERVED, **{compute_skeleton(name): name for name in self._entries}}
         self._left_out: Mapping[tuple[str, str], str] = {}
         self._taken: tuple[Sequence[ConfiguredSource[ServiceSource]], _Snapshot] | None = None
 
@@ -353,7 +353,7 @@ class _Names:
 def _build_names(service: str, tools: tuple[str, ...]) -> _Names:
     inside = {tool: f"{service}.{tool}" for tool in tools}
     towards_models = {model_name(name): tool for tool, name in reversed(inside.items())}
-    return _Names(towards_models, {tool: skeleton(name) for tool, name in inside.items()})
+    return _Names(towards_models, {tool: compute_skeleton(name) for tool, name in inside.items()})
 
 
 async def load_catalog(

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.contracts.risk import LEVELS, RAISED, normal
-from gateway.text.confusables import skeleton
+from gateway.text.confusables import compute_skeleton
 
-_RISK: Final = skeleton("risk")
-_RISK_LEVEL: Final = skeleton("risk_level")
+_RISK: Final = compute_skeleton("risk")
+_RISK_LEVEL: Final = compute_skeleton("risk_level")
 _LONGEST_NAME: Final = 40
 #: What a model may call a level that is not low.
 _RAISING: Final = frozenset(
-    map(skeleton, (*RAISED, "moderate", "elevated", "severe", "serious", "critical", "extreme", "very_high"))
+    map(compute_skeleton, (*RAISED, "moderate", "elevated", "severe", "serious", "critical", "extreme", "very_high"))
 )
 
 
@@ -22,7 +22,7 @@ def resembles(name: str) -> bool:
     """
     if len(name) > _LONGEST_NAME:
         return False
-    spelled = skeleton(name)
+    spelled = compute_skeleton(name)
     return spelled.startswith(_RISK) or _RISK_LEVEL in spelled
 
 
@@ -35,7 +35,7 @@ def raises(value: object) -> bool:
             waiting.extend(each.values())
         elif isinstance(each, list):
             waiting.extend(each)
-        elif isinstance(each, str) and len(each) <= _LONGEST_NAME and skeleton(each) in _RAISING:
+        elif isinstance(each, str) and len(each) <= _LONGEST_NAME and compute_skeleton(each) in _RAISING:
             return True
     return False
 

@@ -19,16 +19,16 @@ def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member
     if len(members) == 1:
         return members[0]
     if balance == "sticky" and sticky:
-        score = _known_score if len(sticky) <= KNOWN_BYTES else _score
+        score = _known_score if len(sticky) <= KNOWN_BYTES else _compute_score
         return max(members, key=lambda member: score(member.name, member.weight, sticky))
     if balance == "least_loaded":
         loads = [member.load for member in members]
         least = min(loads)
         members = [member for member, load in zip(members, loads, strict=True) if load == least]
-    return _next_turn(members)
+    return _pick_by_turn(members)
 
 
-def _next_turn(members: Sequence[Member]) -> Member:
+def _pick_by_turn(members: Sequence[Member]) -> Member:
     """Return the member whose turn it is, by weight and evenly mixed: 5, 1, 1 gives a a b a c a a (as nginx does)."""
     best, total = members[0], 0
     for member in members:
@@ -40,7 +40,7 @@ def _next_turn(members: Sequence[Member]) -> Member:
     return best
 
 
-def _score(name: str, weight: int, sticky: bytes) -> float:
+def _compute_score(name: str, weight: int, sticky: bytes) -> float:
     """Return the score of a member for a key: weighted rendezvous hashing.
 
     When one goes, its keys spread over the others and no other key moves; when it is back, they come back.
@@ -50,4 +50,4 @@ def _score(name: str, weight: int, sticky: bytes) -> float:
     return -weight / math.log((int.from_bytes(digest) + 0.5) / 2.0**64)
 
 
-_known_score = lru_cache(KNOWN_SCORES)(_score)
+_known_score = lru_cache(KNOWN_SCORES)(_compute_score)

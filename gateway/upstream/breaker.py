@@ -93,12 +93,12 @@ class Breaker:
         """Return whether a request may begin now. `whole`: its client has sent all of it."""
         if self.until_s is None:
             return True
-        if now_s < self.until_s or not self._turn_is_free(now_s):
+        if now_s < self.until_s or not self._is_turn_free(now_s):
             return False
         return whole or self._sending is None or now_s >= self._sending_until_s
 
-    def waits_s(self, now_s: float) -> float:
-        """Return the seconds until it may admit something."""
+    def get_wait_s(self, now_s: float) -> float:
+        """Return the seconds until the breaker may admit a request."""
         if self.until_s is None:
             return 0.0
         return max((self.until_s if self._turn is None else self._turn_until_s) - now_s, 0.0)
@@ -119,7 +119,7 @@ class Breaker:
 
     def record_sent(self, probe: Probe, now_s: float) -> None:
         """Note that the request of a probe is whole: from now on it has the turn, if no other request has it."""
-        if self._is_open_for(probe) and self._turn_is_free(now_s) and self._rules is not None:
+        if self._is_open_for(probe) and self._is_turn_free(now_s) and self._rules is not None:
             self._turn, self._turn_until_s = probe, now_s + self._rules.open_s
 
     def record_answer(self, probe: Probe | None) -> bool:
@@ -181,11 +181,11 @@ class Breaker:
         self._close()
         self._failures = self._ejections = 0
 
-    def _turn_is_free(self, now_s: float) -> bool:
+    def _is_turn_free(self, now_s: float) -> bool:
         return self._turn is None or now_s >= self._turn_until_s
 
     def _is_open_for(self, probe: Probe) -> bool:
-        """Return whether it is still open since the opening that the probe came after."""
+        """Return whether the breaker is open, since the same opening as when the probe began."""
         return self.until_s is not None and probe.opening == self._opening
 
     def _open(self, rules: BreakerRules, now_s: float) -> None:

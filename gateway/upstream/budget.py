@@ -31,15 +31,15 @@ class RetryBudget:
     def record_request(self) -> None:
         """Count a request of a client."""
         if (now_s := self._clock()) >= self._due_s:
-            self._fade(now_s)
+            self._decay_counts(now_s)
         self._requests += 1
 
     def has_room(self, *, apart: bool = False) -> bool:
-        """Return whether one may be sent again now. `apart`: its client is why it failed."""
+        """Return whether a retry is allowed now. `apart`: the client caused the failure."""
         return self._has_room(1.0, apart=apart)
 
     def take(self, *, apart: bool = False) -> bool:
-        """Count one that is sent again. Return False without room: do not send it then."""
+        """Count a retry. Return False if the budget has no room: then it must not be sent."""
         if not self.has_room(apart=apart):
             return False
         if apart:
@@ -49,16 +49,17 @@ class RetryBudget:
         return True
 
     def take_hedge(self) -> bool:
-        """Count one that is sent beside another, as `take` does. The last half of the room is for failed requests."""
+        """Count a hedged request, as `take` does; it may use only half of the room."""
         return self._has_room(0.5) and self.take()
 
     def _has_room(self, share: float, *, apart: bool = False) -> bool:
         if (now_s := self._clock()) >= self._due_s:
-            self._fade(now_s)
+            self._decay_counts(now_s)
         retries = self._apart if apart else self._retries
         return retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0) * share
 
-    def _fade(self, now_s: float) -> None:
+    def _decay_counts(self, now_s: float) -> None:
+        """Halve the counts once for each HALVED_EVERY_S seconds that have passed."""
         times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1
         part = 0.5 ** min(times, 64)
         self._requests *= part

@@ -78,13 +78,14 @@ class _Silence:
         self._timer = self.loop.call_later(delay_s, end)
 
     def stop(self) -> None:
-        """Limit no wait any more."""
+        """Remove the limit on waiting."""
         self._over = _do_nothing  # which referred to the call
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _check_silence(self) -> None:
+        """Call the callback if the wait has reached its limit; else check again later."""
         limit_s, meaning = self._limit
         waited_s = self.loop.time() - self.since_s if self._waiter is not None else 0.0
         if waited_s >= limit_s:
@@ -171,11 +172,11 @@ class UpstreamCall:
             if self._done:
                 return
             self._answer.take = take
-            self._lend()
+            self._begin_chunk_relay()
             try:
                 await self._silence.wait()
             finally:
-                self._take_back()
+                self._end_chunk_relay()
                 self._answer.take = None
             if (wanted := self._answer.pause) is not None:
                 self._answer.pause = None
@@ -186,15 +187,15 @@ class UpstreamCall:
 
         The connection can be used again if the body ends `within_s`; else it is closed.
         """
-        self._take_back()
+        self._end_chunk_relay()
         self._answer.take, self._left = None, True
         self._answer.pieces.clear()
         self._silence.stop()
         if self._upstream is not None and not (self._answer.body is not None and self._answer.body.done):
-            self._silence.call_later(within_s, self._end_here)
+            self._silence.call_later(within_s, self._abort_connection)
         self._silence.wake()
 
-    def _end_here(self) -> None:
+    def _abort_connection(self) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
@@ -211,7 +212,7 @@ class UpstreamCall:
         """End the call; a connection whose answer is not whole is closed at once, and its reader gets the error."""
         if self._left:
             return
-        self._take_back()
+        self._end_chunk_relay()
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
@@ -224,15 +225,16 @@ class UpstreamCall:
     # As a turn of the connection.
 
     def response_received(self, data: bytes) -> None:
+        """Read a bounded part of the answer in this turn of the loop, and the rest in the next ones."""
         self._began = True
-        self._take_back()
+        self._end_chunk_relay()
         if self._answer.unread:
             data = self._answer.unread + data
         if len(data) > TURN_BYTES:
             data, self._answer.unread = data[:TURN_BYTES], data[TURN_BYTES:]
         else:
             self._answer.unread = b""
-        self._read(data)
+        self._read_answer(data)
         if self._has_pending and self._upstream is not None:
             self._upstream.yield_turn(self._continue_reading)
 
@@ -246,7 +248,8 @@ class UpstreamCall:
             self.response_received(b"")
         return self._upstream is not None and self._has_pending
 
-    def _read(self, data: bytes) -> None:
+    def _read_answer(self, data: bytes) -> None:
+        """Parse bytes of the answer: head first, then the body for the reader or its callback."""
         try:
             if self._answer.body is None:
                 for head in self._answer.heads.feed(data):
@@ -273,12 +276,12 @@ class UpstreamCall:
             self._complete(clean=not self._answer.body.rest and not self._answer.unread)
             self._silence.wake()
         elif self._answer.take is not None:
-            self._lend()
+            self._begin_chunk_relay()
         else:
             self._silence.wake()
 
-    def _lend(self) -> None:
-        """Whole chunks, as events of a stream mostly come, go to `take` at once."""
+    def _begin_chunk_relay(self) -> None:
+        """Pass whole chunks to `take` directly, as most events of a stream arrive."""
         body = self._answer.body
         if (
             self._upstream is not None
@@ -288,15 +291,16 @@ class UpstreamCall:
         ):
             self._upstream.relay = self._chunk_received
 
-    def _take_back(self) -> None:
+    def _end_chunk_relay(self) -> None:
         if self._upstream is not None:
             self._upstream.take_back()
 
     def _chunk_received(self, chunk: bytes) -> None:
-        """One whole chunk, with its framing."""
+        """Take one whole chunk, with its framing."""
         self._deliver(chunk[chunk.index(b"\n") + 1 : -2])
 
     def _deliver(self, payload: bytes) -> None:
+        """Pass payload to the callback of `each`; an exception of it ends the call."""
         self._silence.since_s = self._silence.loop.time()
         assert self._answer.take is not None
         try:
@@ -307,13 +311,14 @@ class UpstreamCall:
         else:
             if pause is not None:
                 self._answer.take, self._answer.pause = None, pause
-                self._take_back()
+                self._end_chunk_relay()
                 self._silence.wake()
 
     def upstream_eof(self) -> bool:
         return False
 
     def upstream_lost(self, error: Exception | None) -> None:
+        """Complete an answer that ends with its connection; else fail the call."""
         self._upstream = None
         while self._has_pending and not self._done and self._failure is None:
             self.response_received(b"")  # at most one read: what came before the end counts
@@ -335,7 +340,7 @@ class UpstreamCall:
     def _begin_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            self._silence.allow(self._silence.idle_s, "was silent for", self._end_silence)
+            self._silence.allow(self._silence.idle_s, "was silent for", self._fail_silent)
 
     def _take_held(self) -> bytes:
         """Return the bytes that have come and were not taken."""
@@ -350,8 +355,9 @@ class UpstreamCall:
         upstream.begin(self, request)
 
     async def _await_head(self) -> ResponseHead | None:
+        """Wait for the head, at most the first-byte limit. Return None if the call failed."""
         limit_s = self._first_byte_s
-        self._silence.allow(limit_s, "did not answer within", self._end_silence)
+        self._silence.allow(limit_s, "did not answer within", self._fail_silent)
         while self._answer.head is None and self._failure is None:
             await self._silence.wait()
         return self._answer.head
@@ -366,13 +372,14 @@ class UpstreamCall:
         if self._failure is not None:
             raise without_traceback(self._failure)
 
-    def _end_silence(self, meaning: str, limit_s: float) -> None:
+    def _fail_silent(self, meaning: str, limit_s: float) -> None:
         """End a call whose upstream was silent for too long."""
         said = f"Upstream {self._pool.endpoint.name!r} {meaning} {limit_s:g} s."
         self._failure = GatewayError("upstream_timeout", said)
         self.close()
 
     def _complete(self, *, clean: bool) -> None:
+        """Mark the answer as whole, and give the connection back to the pool if it can be reused."""
         self._done = True
         self._silence.stop()
         upstream, self._upstream = self._upstream, None
@@ -385,8 +392,9 @@ class UpstreamCall:
             upstream.abort()
 
     def _fail(self, reason: str) -> None:
+        """Fail the call with an upstream_error, or only close the connection if its reader has left."""
         if self._left:
-            self._end_here()
+            self._abort_connection()
             return
         self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} failed: {reason}.")
         self.close()

@@ -111,6 +111,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._poll: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set the write limits and TCP keep-alive of the new connection."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
         sock = self.transport.get_extra_info("socket")
@@ -119,6 +120,7 @@ class UpstreamConnection(asyncio.Protocol):
                 sock.setsockopt(level, name, value)
 
     def data_received(self, data: bytes) -> None:
+        """Pass bytes to the turn; whole chunks of a table of sizes go directly to `relay`."""
         relay = self.relay
         if relay is not None:
             length = len(data)
@@ -132,7 +134,7 @@ class UpstreamConnection(asyncio.Protocol):
         turn = self.turn
         if turn is not None:
             if len(data) > SMALL_READ_BYTES:
-                self._read_less()
+                self._use_small_reads()
             turn.response_received(data)
         elif (first := self._first) is not None and len(first.early) < EARLY_LIMIT_BYTES:
             first.early += data
@@ -143,12 +145,13 @@ class UpstreamConnection(asyncio.Protocol):
         return self.turn is not None and self.turn.upstream_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Report the loss to the turn; TLS without close_notify counts as an error."""
         turn, self.turn = self.turn, None
         self.pool.forget(self)
         first = self._first
         if turn is None and first is None:
             return
-        if exc is None and not self._ended_cleanly():
+        if exc is None and not self._has_ended_cleanly():
             exc = ConnectionResetError("TLS ended without close_notify")
         if turn is not None:
             turn.upstream_lost(exc)
@@ -165,12 +168,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it ended before its first turn."""
+        """Return whether the connection ended before its first turn."""
         return self._first is not None and self._first.lost is not None
 
     @property
     def early(self) -> bytes:
-        """Return what came before its first turn."""
+        """Return the bytes that came before the first turn."""
         return b"" if self._first is None else self._first.early
 
     def begin(self, turn: UpstreamTurn, request: bytes) -> None:
@@ -202,16 +205,16 @@ class UpstreamConnection(asyncio.Protocol):
         before, self.paused = self.paused, self.paused | reason
         if not before and not self.transport.is_closing():
             self.transport.pause_reading()
-            self._read_less()
+            self._use_small_reads()
 
-    def _read_less(self) -> None:
+    def _use_small_reads(self) -> None:
         """Read in small pieces until the end of the turn."""
         if not self._small_reads and not self.transport.is_closing():
             self._small_reads = True
             self.transport.set_protocol(_SmallReads(self))
 
     def rest(self) -> None:
-        """End the turn; the connection waits for another one."""
+        """End the turn; the connection is idle until the next one."""
         self.turn, self._first, self.relayed_last = None, None, b""
         if self._small_reads and not self.transport.is_closing():
             self._small_reads = False
@@ -227,28 +230,28 @@ class UpstreamConnection(asyncio.Protocol):
         """Stop reading, and call `read_on` once in each of the next turns of the loop while it returns True."""
         if not self.paused & YIELDED:
             self.pause(YIELDED)
-            asyncio.get_running_loop().call_soon(self._next_turn, read_on)
+            asyncio.get_running_loop().call_soon(self._call_each_turn, read_on)
 
-    def _next_turn(self, read_on: Callable[[], bool]) -> None:
+    def _call_each_turn(self, read_on: Callable[[], bool]) -> None:
         if read_on():
-            asyncio.get_running_loop().call_soon(self._next_turn, read_on)
+            asyncio.get_running_loop().call_soon(self._call_each_turn, read_on)
         else:
             self.resume(YIELDED)
 
     def take_back(self) -> int:
-        """End the lending of `relay`; return the bytes that it was given."""
+        """Stop the direct relay of chunks, and return how many bytes it got."""
         self.relay = None
         relayed, self.relayed = self.relayed, 0
         return relayed
 
     def stale(self) -> bool:
-        """Return whether something (a FIN, unasked bytes) already waits unread on this idle connection."""
+        """Return whether a FIN or unexpected bytes already wait unread on this idle connection."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | select.POLLRDHUP)
         return bool(self._poll.poll(0))
 
-    def _ended_cleanly(self) -> bool:
+    def _has_ended_cleanly(self) -> bool:
         """Return whether a TLS peer announced its end (RFC 8446 section 6.1): a FIN alone could be forged."""
         tls = self.transport.get_extra_info("ssl_object")
         if tls is None:

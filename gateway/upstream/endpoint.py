@@ -50,7 +50,7 @@ class Endpoint:
         key = self.api_key or b""
         return b"Bearer " + key if header == b"authorization" else key
 
-    def credential_line(self, header: bytes) -> bytes:
+    def build_credential_line(self, header: bytes) -> bytes:
         """Return the header line that carries the key in `auth_header`, else in `header`; none without a key."""
         if self.api_key is None:
             return b""

@@ -66,7 +66,7 @@ class MissingModels:
         return lack is not None and now_s < lack.until_s
 
     def ask(self, model: str, now_s: float) -> None:
-        """Note that a request for a model goes to the endpoint: others wait for what it says."""
+        """Note that a request tries a model that may be missing: other requests wait for its outcome."""
         lack = self.models.get(model)
         if lack is not None:
             lack.until_s = max(lack.until_s, now_s + FIRST_LACK_S)
@@ -158,12 +158,12 @@ class Member:
 
     @property
     def load(self) -> float:
-        """Return what is under way for its weight. Failures count, too, until a breaker lets a request ask for more."""
+        """Return requests under way, plus recent failures while the breaker is closed, by the weight."""
         strikes = min(self.answers.strikes, MOST_STRIKES) if self.breaker.until_s is None else 0
         return (self.inflight + strikes) / self.weight
 
     def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
-        """Give it no request for the time that it requested. `limited`: by a 429."""
+        """Send the endpoint no request for as long as it requested. `limited`: by a 429."""
         until_s = now_s + min(seconds, LONGEST_PAUSE_S)
         if until_s > self._paused_until_s:
             self._paused_until_s, self.limited = until_s, limited
@@ -180,6 +180,6 @@ class Member:
             return "busy"
         return None
 
-    def waits_s(self, now_s: float) -> float:
+    def get_wait_s(self, now_s: float) -> float:
         """Return the seconds until breaker and pause may admit a request."""
-        return max(self.breaker.waits_s(now_s), self._paused_until_s - now_s, 0.0)
+        return max(self.breaker.get_wait_s(now_s), self._paused_until_s - now_s, 0.0)

@@ -52,9 +52,9 @@ class Failures:
             seen.last_id = request_id
             return
         if seen is not None and seen.more:
-            self._write(cause, seen.last_id, more=seen.more)
+            self._log_failure(cause, seen.last_id, more=seen.more)
         self._seen[cause] = _CauseState(now_s + EVERY_S)
-        self._write(cause, request_id)
+        self._log_failure(cause, request_id)
 
     def sweep(self) -> None:
         """Log how many failures had no line of their own in the last minute. To be called often."""
@@ -64,7 +64,7 @@ class Failures:
         for cause, seen in [(cause, seen) for cause, seen in self._seen.items() if now_s >= seen.until_s]:
             del self._seen[cause]
             if seen.more:
-                self._write(cause, seen.last_id, more=seen.more)
+                self._log_failure(cause, seen.last_id, more=seen.more)
                 self._seen[cause] = _CauseState(now_s + EVERY_S)
 
     def flush(self) -> None:
@@ -72,9 +72,10 @@ class Failures:
         seen, self._seen = self._seen, {}
         for cause, one in seen.items():
             if one.more:
-                self._write(cause, one.last_id, more=one.more)
+                self._log_failure(cause, one.last_id, more=one.more)
 
-    def _write(self, cause: str, request_id: str | None, *, more: int | None = None) -> None:
+    def _log_failure(self, cause: str, request_id: str | None, *, more: int | None = None) -> None:
+        """Log a failure; `more` counts failures without a line of their own."""
         address = f"{self._endpoint.host}:{self._endpoint.port}"
         facts = {"upstream": self._endpoint.name, "address": address, "cause": cause}
         log.warning("upstream failed", extra={"facts": {**facts, "request_id": request_id, "more": more}})

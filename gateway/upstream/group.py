@@ -102,14 +102,14 @@ class Group:
 
     @property
     def plain(self) -> bool:
-        """Return whether it is only a pool: one endpoint without limits, rules or fallbacks."""
+        """Return whether the upstream is one endpoint without limits, rules or fallbacks."""
         rules = self.rules
         alone = len(self.members) == 1 and self.members[0].most is None and not self.fallbacks and self.checks is None
         return alone and rules.breaker is None and rules.retry is None and rules.hedge_s is None
 
     @property
     def has_others(self) -> bool:
-        """Return whether another endpoint may answer in the place of one, here or at a fallback."""
+        """Return whether another endpoint, here or at a fallback, may answer in place of one."""
         return len(self.members) > 1 or bool(self.fallbacks)
 
     def is_telling(self, status: str) -> bool:
@@ -197,7 +197,7 @@ class Group:
                 f"All endpoints of upstream {self.name!r} have as many requests as they may; try again shortly.",
                 retry_after_s=BUSY_RETRY_S,
             )
-        wait_s = max(min(member.waits_s(now_s) for member in serving), 1.0)
+        wait_s = max(min(member.get_wait_s(now_s) for member in serving), 1.0)
         is_pausing = obstacles == {"pausing"}
         self.tally.refused["pausing" if is_pausing else "open"] += 1
         if is_pausing and all(member.limited for member in serving):
@@ -241,7 +241,7 @@ class Group:
             self.queue.serve(self)
 
     def suspect(self, member: Member) -> None:
-        """Give a place back whose end is the endpoint's fault if another one answers well (`convict`)."""
+        """Release a place after a failure that counts only if another endpoint answers well."""
         member.inflight -= 1
         member.answers.strikes += 1
         self.tally.tries[member.name, _SAID[True]] += 1
@@ -253,7 +253,7 @@ class Group:
         now_s = self.clock()
         has_others = caller is not None and self.callers.has_others(caller, now_s)
         if member.breaker.record_failure(now_s, probe, caller=caller, has_others=has_others):
-            self._record_ejection(member, "breaker", for_s=member.breaker.waits_s(now_s))
+            self._record_ejection(member, "breaker", for_s=member.breaker.get_wait_s(now_s))
 
     def count_other_answers(self, member: Member) -> int:
         """Return how many good answers other endpoints gave, here and at fallbacks."""
@@ -265,7 +265,7 @@ class Group:
             self._log_readmission(member)
 
     def lacks(self, member: Member, model: str) -> None:
-        """Pass an endpoint over for a model that it does not have, although another one has it."""
+        """Note that an endpoint lacks a model that another one has, so that it is passed over."""
         if member.lacking.add(model, self.clock()):
             facts = {"upstream": self.name, "endpoint": member.name, "model": model}
             log.warning("endpoint lacks a model that others have", extra={"facts": facts})
@@ -275,7 +275,7 @@ class Group:
         return await self.queue.wait(waiter, self)
 
     def serve_queue(self) -> None:
-        """Give places that are free to those who wait, in their order. Wake those for whom none will come free."""
+        """Give free places to the waiting requests in order; wake requests that can get none."""
         self.queue.serve(self)
 
     # Endpoints that come and go.
@@ -295,7 +295,7 @@ class Group:
         self.serve_queue()
 
     def sweep(self, now_s: float) -> None:
-        """Look at pools and queue; called twice a second."""
+        """Run the periodic work of pools, health checks and queue; called twice a second."""
         for member in self.members:
             member.pool.sweep(now_s)
         if self.checks is not None:

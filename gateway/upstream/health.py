@@ -57,14 +57,15 @@ class HealthChecks:
         for member in self._group.members:
             if member not in self._checking and now_s >= self._due_s.get(member, now_s):
                 self._due_s[member] = now_s + self._rules.interval_s
-                self._checking[member] = asyncio.get_running_loop().create_task(self._check(member))
+                self._checking[member] = asyncio.get_running_loop().create_task(self._run_check(member))
 
     def close(self) -> None:
         """End the checks under way. Idempotent."""
         for task in tuple(self._checking.values()):
             task.cancel()
 
-    async def _check(self, member: Member) -> None:
+    async def _run_check(self, member: Member) -> None:
+        """Check an endpoint once, and take it out or back after enough equal results in a row."""
         try:
             cause = await self._check_member(member)
         finally:
@@ -78,12 +79,12 @@ class HealthChecks:
             self._group.apply_health_check(member, failing=cause)
 
     async def _check_member(self, member: Member) -> str | None:
-        """Return why the endpoint failed the check, or None: it passed."""
+        """Send the check. Return the cause of its failure, or None if the endpoint passed."""
         endpoint, status, why = member.pool.endpoint, 0, ""
         call = UpstreamCall(member.pool, method=b"GET")
         try:
             async with asyncio.timeout(self._rules.timeout_s):
-                status = (await call.send(check_request(endpoint, self._rules.path))).status
+                status = (await call.send(build_check_request(endpoint, self._rules.path))).status
             call.leave(within_s=REST_S)
         except TimeoutError:
             why = f"no answer within {self._rules.timeout_s:g} s"
@@ -95,18 +96,18 @@ class HealthChecks:
             self._well.add(member)
         else:
             self._well.discard(member)
-        if status >= FAILS_FROM or (self._well and _is_wrong(status, endpoint)):
+        if status >= FAILS_FROM or (self._well and _is_bad_status(status, endpoint)):
             why = f"it answered {status}"
         return why or None
 
 
-def _is_wrong(status: int, endpoint: Endpoint) -> bool:
-    """Return whether an answer is a wrong one where another endpoint's is good."""
+def _is_bad_status(status: int, endpoint: Endpoint) -> bool:
+    """Return whether a status shows a wrong path, or a key that the endpoint refuses."""
     return status == HTTPStatus.NOT_FOUND or (endpoint.api_key is not None and str(status) in KEY_REFUSED)
 
 
-def check_request(endpoint: Endpoint, path: bytes) -> bytes:
+def build_check_request(endpoint: Endpoint, path: bytes) -> bytes:
     """Return the request of a check: a GET of `path` below the endpoint's URL, with its key if it has one."""
-    credential = endpoint.credential_line(b"authorization")
+    credential = endpoint.build_credential_line(b"authorization")
     lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.path(path), endpoint.authority)
     return lines + credential + b"Accept: application/json\r\n\r\n"

@@ -77,7 +77,7 @@ class Pool:
         return None
 
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
-        """Take back a connection whose turn ended cleanly; close it if the pool is closed or it is not alive."""
+        """Take back a connection whose turn ended cleanly; close it if it cannot be used again."""
         if not connection.reused and isinstance(self.endpoint.tls, ResumingContext):
             self.endpoint.tls.keep(connection.transport.get_extra_info("ssl_object"))
         connection.rest()
@@ -102,7 +102,7 @@ class Pool:
             async with asyncio.timeout(endpoint.connect_s):
                 addresses = await LOOKUPS.addresses(endpoint.host)
                 silent = "it did not accept a connection"
-                connection = await self._reach(addresses)
+                connection = await self._connect_first(addresses)
         except TimeoutError:
             self._record_failure()
             text = f"Upstream {endpoint.name!r} could not be reached: {silent} within {endpoint.connect_s:g} s."
@@ -113,7 +113,7 @@ class Pool:
                 raise GatewayError("overloaded", text, retry_after_s=1) from None
             self._record_failure()
             raise GatewayError(
-                "upstream_error", f"Upstream {endpoint.name!r} could not be reached: {_reason(error)}."
+                "upstream_error", f"Upstream {endpoint.name!r} could not be reached: {_describe_error(error)}."
             ) from None
         self.counts.opened += 1
         self.counts.up = True
@@ -122,8 +122,8 @@ class Pool:
             self.open.add(connection)
         return connection
 
-    async def _reach(self, addresses: Sequence[str]) -> UpstreamConnection:
-        """Connect to the first of some addresses that accepts; none waits for a silent one. Raises OSError."""
+    async def _connect_first(self, addresses: Sequence[str]) -> UpstreamConnection:
+        """Connect to the first address that accepts, without waiting for silent ones. Raises OSError."""
         endpoint, loop = self.endpoint, asyncio.get_running_loop()
         where: dict[str, Any] = {"host": addresses[0], "port": endpoint.port}
         if len(addresses) > 1:
@@ -187,7 +187,7 @@ async def _open_first_socket(addresses: Sequence[str], port: int) -> socket.sock
     return await start_connection(places, happy_eyeballs_delay=NEXT_ADDRESS_S)
 
 
-def _reason(error: OSError | ssl.CertificateError) -> str:
+def _describe_error(error: OSError | ssl.CertificateError) -> str:
     """Return a short cause without addresses or paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"

@@ -66,7 +66,7 @@ class Places(Protocol):
         ...
 
     def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
-        """Return whether a place will come free."""
+        """Return whether a place will become free."""
         ...
 
     def unavailable(self, model: str | None) -> GatewayError:
@@ -109,7 +109,7 @@ class PlaceQueue:
         try:
             async with asyncio.timeout(rules.wait_s):
                 while True:
-                    member = await self._turn(waiter) or waiter.begin()
+                    member = await self._await_turn(waiter) or waiter.begin()
                     if member is not None:
                         return member
         except TimeoutError:
@@ -118,8 +118,8 @@ class PlaceQueue:
             late = GatewayError("overloaded", text + "try again shortly.", retry_after_s=BUSY_RETRY_S)
             raise waiter.build_refusal(late) from None
 
-    async def _turn(self, waiter: QueueWaiter) -> Member | None:
-        """Wait for a place here, which the waiter then has. Return None when none will come free."""
+    async def _await_turn(self, waiter: QueueWaiter) -> Member | None:
+        """Wait for a place here, which the waiter then has. Return None if none will become free."""
         turn = _Turn(waiter, asyncio.get_running_loop().create_future())
         self.turns.append(turn)
         try:
@@ -132,7 +132,7 @@ class PlaceQueue:
             raise
 
     def serve(self, places: Places) -> None:
-        """Give free places to the waiters, in their order. Wake those for whom none will come free."""
+        """Give free places to the waiters in order; wake waiters that can get none."""
         for turn in tuple(self.turns):
             if turn.future.done():  # it was cancelled in this turn of the event loop
                 self.turns.remove(turn)

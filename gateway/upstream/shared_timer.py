@@ -39,7 +39,7 @@ class Waits:
         self._due_s.pop(waiter, None)
 
     def _call_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call the callbacks whose wait is over."""
+        """Notify the waiters whose wait is over, and set the timer for the next one."""
         now_s = loop.time()
         try:
             while self._due_s:

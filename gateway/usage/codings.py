@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 
-def _library(name: str) -> Any:
+def _import_optional(name: str) -> Any:
     """Return a module that may be missing; None: it is."""
     try:
         return import_module(name)
@@ -18,8 +18,8 @@ def _library(name: str) -> Any:
         return None
 
 
-brotli: Final = _library("brotli")
-zstd: Final = _library("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+brotli: Final = _import_optional("brotli")
+zstd: Final = _import_optional("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 #: The largest window that an answer in Zstandard may ask for: 8 MiB (RFC 9659).
 WINDOW_LOG: Final = 23
 #: How answers in Brotli begin that ask for more than 4 MiB, by their first four bits (RFC 7932 section 9.1). The
@@ -39,6 +39,7 @@ class _Brotli:
         return bool(self._decoder.is_finished())
 
     def decompress(self, data: bytes, max_length: int = 0, /) -> bytes:
+        """Decode data to about `max_length` bytes. Raises zlib.error, also for a too large window."""
         if data and not self._has_begun:
             self._has_begun = True
             if data[0] & 15 in _WIDE:
@@ -64,17 +65,18 @@ class _Zstandard:
         return bytes(self._decoder.unused_data)
 
     def decompress(self, data: bytes, max_length: int = 0, /) -> bytes:
+        """Decode data to at most `max_length` bytes. Raises zlib.error."""
         try:
             return bytes(self._decoder.decompress(data, max_length))
         except zstd.ZstdError as error:
             raise zlib.error(str(error)) from None
 
 
-def new_brotli() -> Callable[[], _Brotli] | None:
+def get_brotli_factory() -> Callable[[], _Brotli] | None:
     """Return what makes decoders of Brotli; None: its library is missing."""
     return None if brotli is None else _Brotli
 
 
-def new_zstandard() -> Callable[[], _Zstandard] | None:
+def get_zstandard_factory() -> Callable[[], _Zstandard] | None:
     """Return what makes decoders of Zstandard; None: its library is missing."""
     return None if zstd is None else _Zstandard

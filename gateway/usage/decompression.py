@@ -101,7 +101,7 @@ class AnswerDecoder:
 
     def keep(self, piece: bytes) -> None:
         """Take the next piece, and decode a little if nothing waits."""
-        if not self._came and self._new is _zlib and not _has_zlib_header(piece):
+        if not self._came and self._new is _build_zlib_decoder and not _has_zlib_header(piece):
             self._decoder = zlib.decompressobj(_RAW)  # RFC 9110 section 8.4.1.2: some send deflate without its wrapper
         length = len(piece)
         self._came += length
@@ -140,27 +140,28 @@ class AnswerDecoder:
         while most > 0 and (self._part or self._pieces or self._has_more):
             if not (self._part or self._has_more):
                 self._take_part()
-            most -= STEP_COST + (self._begin_member() if self._decoder.eof else self._step())
+            most -= STEP_COST + (self._begin_member() if self._decoder.eof else self._decode_step())
             if self._leave_out is not None:
-                self._leave(self._leave_out)
+                self._drop_waiting(self._leave_out)
 
     def give_up(self) -> None:
         """Leave out what waits, and what follows."""
         if self._leave_out is None:
             self._leave_out = self._kept.give_up
-            self._leave(self._leave_out)
+            self._drop_waiting(self._leave_out)
 
-    def when_done(self, then: Callable[[], None]) -> None:
+    def call_when_done(self, then: Callable[[], None]) -> None:
         """Call `then` when nothing waits any longer. No more pieces come."""
         self._then = then
 
     def done(self) -> None:
-        """Call the callback of `when_done`, as nothing waits any longer."""
+        """Call the callback of `call_when_done`, as nothing waits any longer."""
         then, self._then = self._then, None
         if then is not None:
             then()
 
     def _take_part(self) -> None:
+        """Take the next part of the waiting bytes."""
         piece = self._pieces[0]
         self._part = piece[self._at : self._at + PART_BYTES]
         self._at += PART_BYTES
@@ -170,7 +171,7 @@ class AnswerDecoder:
         self._size -= len(self._part)
         self._undecoded.size -= len(self._part)
 
-    def _step(self) -> int:
+    def _decode_step(self) -> int:
         """Decode one step of the member; return how many bytes of the answer that are."""
         decoder = self._decoder
         try:
@@ -199,7 +200,8 @@ class AnswerDecoder:
             self._leave_out = self._kept.count_unread
         return 0
 
-    def _leave(self, leave_out: Callable[[int], None]) -> None:
+    def _drop_waiting(self, leave_out: Callable[[int], None]) -> None:
+        """Drop the waiting bytes, and pass their number to `leave_out`."""
         leave_out(len(self._part) + self._size)
         self._undecoded.size -= self._size
         self._pieces.clear()
@@ -238,28 +240,29 @@ class DecodingQueue:
         self._waiting.append(decoding)
         if not self._is_timed:
             self._is_timed = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
-            self._turn()
+            asyncio.get_running_loop().call_soon(self._decode_next_turn)
+            self._decode_next()
 
     def finish(self) -> None:
         """Decode what waits, because the worker ends. Give up what would take too long."""
         for _ in range(LAST_TURNS):
             if not self._waiting:
                 return
-            self._turn()
+            self._decode_next()
         for decoding in self._waiting:
             decoding.give_up()
             decoding.done()
         self._waiting.clear()
 
-    def _next_turn(self) -> None:
+    def _decode_next_turn(self) -> None:
         if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-            self._turn()
+            asyncio.get_running_loop().call_soon(self._decode_next_turn)
+            self._decode_next()
         else:
             self._is_timed = False
 
-    def _turn(self) -> None:
+    def _decode_next(self) -> None:
+        """Decode a part of the oldest answer, and queue it again if more waits."""
         decoding = self._waiting.popleft()
         decoding.decode(TURN_BYTES)
         if decoding.waits:
@@ -268,11 +271,11 @@ class DecodingQueue:
             decoding.done()
 
 
-def _gzip() -> Decoder:
+def _build_gzip_decoder() -> Decoder:
     return zlib.decompressobj(_GZIP)
 
 
-def _zlib() -> Decoder:
+def _build_zlib_decoder() -> Decoder:
     return zlib.decompressobj(_ZLIB)
 
 
@@ -280,7 +283,7 @@ def _has_zlib_header(piece: bytes) -> bool:
     return not piece or (piece[0] & 15 == 8 and piece[0] >> 4 <= 7)  # RFC 1950 section 2.2
 
 
-_DECODERS: Final = {b"gzip": _gzip, b"x-gzip": _gzip, b"deflate": _zlib}
+_DECODERS: Final = {b"gzip": _build_gzip_decoder, b"x-gzip": _build_gzip_decoder, b"deflate": _build_zlib_decoder}
 _MEMBERS: Final[Mapping[bytes, bytes]] = MappingProxyType({b"gzip": b"\x1f", b"x-gzip": b"\x1f", b"zstd": b"\x28"})
 
 
@@ -290,20 +293,21 @@ def build_answer_decoder(kept: AnswerBuffer, coding: bytes, undecoded: DecodingQ
     new = _find_decoder(coding)
     if new is not None:
         return AnswerDecoder(kept, new, undecoded, member=_MEMBERS.get(coding, b""))
-    if not is_plain(coding):
+    if not is_uncompressed(coding):
         undecoded.note_unknown(coding)
     return None
 
 
 def _find_decoder(coding: bytes) -> Callable[[], Decoder] | None:
+    """Return the factory of decoders for a Content-Encoding; None: it is not supported."""
     if coding in _OF_EXTRA:
         # Late: only the answers of some upstreams need these libraries.
-        from gateway.usage.codings import new_brotli, new_zstandard
+        from gateway.usage.codings import get_brotli_factory, get_zstandard_factory
 
-        return new_brotli() if coding == b"br" else new_zstandard()
+        return get_brotli_factory() if coding == b"br" else get_zstandard_factory()
     return _DECODERS.get(coding)
 
 
-def is_plain(coding: bytes) -> bool:
+def is_uncompressed(coding: bytes) -> bool:
     """Return whether an answer with this Content-Encoding is not compressed."""
     return coding.strip().lower() in (b"", b"identity")

@@ -74,7 +74,7 @@ class ModelRows:
         self._combined.clear()
 
     def know(self, tenant: str, model: str) -> _Known:
-        """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
+        """Return row name, price and currency for a model, and remember them if it has its own row."""
         price = self.prices.find_price(model)
         paid, currency = (self.prices.dearest, "") if price is None else (price, self.prices.currency)
         if not may_be_shared(model) and self._has_room(tenant, model):
@@ -83,7 +83,7 @@ class ModelRows:
         return self._get_shared_name(model, OTHER if price is None else price.model), paid, currency
 
     def _get_shared_name(self, model: str, name: str) -> str:
-        """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
+        """Return the row name that a model shares: `name` if its budgets match that, else a wider one."""
         told = [glob for glob in self.budgets if glob.strip("* ")]  # those of all models find every row
         globs = [glob for glob in told if is_model_match(model, glob)]
         if [glob for glob in told if is_usage_match(name, glob)] == globs:
@@ -297,9 +297,10 @@ class Ledger:
         if self._rows:
             log.error("the usage of the last moments is lost, because the store failed")
         else:
-            await self._end()
+            await self._report_idle()
 
     async def _store_repeatedly(self) -> None:
+        """Store new usage at intervals while there is some; never returns."""
         while True:
             if not self._rows:  # else it begins again, after an error
                 await self._wake.wait()
@@ -309,10 +310,10 @@ class Ledger:
                 is_idle = not self._rows
                 await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)
-            await self._end()
+            await self._report_idle()
 
-    async def _end(self) -> None:
-        """Note that there is nothing to store now."""
+    async def _report_idle(self) -> None:
+        """Mark in the store that this worker has nothing left to store."""
         try:
             await self._store.end_usage(self._writer)
         except StoreError as error:

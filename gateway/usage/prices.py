@@ -63,7 +63,7 @@ class Prices:
 
     def __init__(self, currency: str = "", prices: Sequence[Price] = ()) -> None:
         self.currency = currency
-        self.dearest = _dearest(prices) if prices else None
+        self.dearest = _find_dearest(prices) if prices else None
         self._prices = tuple(prices)
 
     @property
@@ -76,25 +76,28 @@ class Prices:
         return next((price for price in self._prices if is_model_match(model, price.model)), None)
 
     @property
-    def has_all(self) -> bool:
+    def covers_all_models(self) -> bool:
         """Return whether every model has a price, one without a name as well."""
         return any(not price.model.strip("*") for price in self._prices)
 
 
-def _dearest(prices: Sequence[Price]) -> Price:
+def _find_dearest(prices: Sequence[Price]) -> Price:
+    """Return a price with the largest figure of each kind."""
     return Price(
         model="*",
         input=max(price.input for price in prices),
         output=max(price.output for price in prices),
         cached=max(price.cached for price in prices),
         cache_write=max(price.cache_write for price in prices),
-        cache_write_1h=_largest([price.cache_write_1h for price in prices], [price.cache_write for price in prices]),
-        audio_input=_largest([price.audio_input for price in prices], [price.input for price in prices]),
-        audio_output=_largest([price.audio_output for price in prices], [price.output for price in prices]),
+        cache_write_1h=_find_largest(
+            [price.cache_write_1h for price in prices], [price.cache_write for price in prices]
+        ),
+        audio_input=_find_largest([price.audio_input for price in prices], [price.input for price in prices]),
+        audio_output=_find_largest([price.audio_output for price in prices], [price.output for price in prices]),
     )
 
 
-def _largest(own: Sequence[float | None], others: Sequence[float]) -> float | None:
+def _find_largest(own: Sequence[float | None], others: Sequence[float]) -> float | None:
     """Return the largest of the `own` and the `others`' prices; None: no own price is set."""
     known = [price for price in own if price is not None]
     return max(*known, *others) if known else None

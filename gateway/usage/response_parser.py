@@ -68,10 +68,10 @@ class AnswerFacts(NamedTuple):
 _NOTHING: Final = AnswerFacts()
 
 
-def of_whole(head: bytes, tail: bytes | None = None) -> AnswerFacts:
-    """Read an answer of one JSON object: its beginning and its end, or all of it as `head`."""
+def parse_whole(head: bytes, tail: bytes | None = None) -> AnswerFacts:
+    """Return the facts of a JSON answer, given its beginning and its end, or all of it as `head`."""
     if tail is None and len(head) <= SHORT_BYTES:
-        found = _value(head)
+        found = _parse_value(head)
         return (
             AnswerFacts(parse_tokens(found.get("usage")), _get_model_name(found))
             if isinstance(found, dict)
@@ -94,20 +94,20 @@ def of_whole(head: bytes, tail: bytes | None = None) -> AnswerFacts:
     return AnswerFacts(tokens, model)
 
 
-def of_stream(head: bytes, tail: bytes | None = None) -> AnswerFacts:
-    """Read an event stream: its beginning and its end, or all of it as `head`."""
-    first = _first_words(head)
+def parse_stream(head: bytes, tail: bytes | None = None) -> AnswerFacts:
+    """Return the facts of an event stream, given its beginning and end, or all of it as `head`."""
+    first = _read_first_events(head)
     end = head if tail is None else tail
     if not end.endswith(b"\n\n"):
         end += b"\n\n"  # some do not close their last event
-    last, event = _last_usage(_last_texts(end[-LAST_BYTES:]))
+    last, event = _find_last_usage(_read_last_events(end[-LAST_BYTES:]))
     if last is None and _USAGE in end:
-        last, event = _last_usage(_events(end) if tail is None else _last_texts(end))
+        last, event = _find_last_usage(_parse_events(end) if tail is None else _read_last_events(end))
     partial = event.get("type") == "message_start"
     if last is None and tail is not None:
-        told = _of_long_event(head, tail, _USAGE, "usage")
+        told = _find_long_event_value(head, tail, _USAGE, "usage")
         last = told if isinstance(told, dict) else None
-    model = first.model or _get_model(event) or _later_model(head, tail)
+    model = first.model or _get_model(event) or _find_later_model(head, tail)
     if last is None:
         tokens = parse_tokens(first.usage)
         return AnswerFacts(tokens, model, partial=tokens is not None)
@@ -117,7 +117,7 @@ def of_stream(head: bytes, tail: bytes | None = None) -> AnswerFacts:
     return AnswerFacts(parse_tokens(last), model, partial)
 
 
-def of_native(head: bytes, tail: bytes | None = None) -> AnswerFacts | None:
+def parse_native(head: bytes, tail: bytes | None = None) -> AnswerFacts | None:
     """Read an answer of Gemini's or Ollama's own API, whose last object or line has its usage; None: it has none."""
     end = (head if tail is None else tail).rstrip()
     if head.lstrip().startswith(b"["):
@@ -126,11 +126,11 @@ def of_native(head: bytes, tail: bytes | None = None) -> AnswerFacts | None:
         found = _find_last_object(end, key) if key in end else None
         if found is not None and (tokens := parse_native_tokens(found)) is not None:
             named = found.get("modelVersion")
-            return AnswerFacts(tokens, clean_model_name(named) if isinstance(named, str) else _last_named(end))
+            return AnswerFacts(tokens, clean_model_name(named) if isinstance(named, str) else _find_last_model(end))
     return None
 
 
-def _last_named(end: bytes) -> str:
+def _find_last_model(end: bytes) -> str:
     """Return the model that the last object of an answer names; "": none."""
     return _get_model_name(_find_last_object(end, _MODEL_KEY) or {})
 
@@ -146,35 +146,35 @@ def has_id(head: bytes, name: bytes) -> bool:
     return any(_is_top_level(head, one.start()) for one in islice(found, TRIES))
 
 
-def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
+def estimate_stream_tokens(head: bytes, tail: bytes | None, length: int) -> int:
     """Return an estimate of the tokens of the texts in a stream of `length` bytes, from its first and last events.
 
     Four UTF-8 bytes are a token, and an event with a text is at least one for each choice. If what is kept has no text,
     all of what is missing may be text.
     """
-    kept = [_events(head)] if tail is None else [_events(head), _last_texts(tail)]
+    kept = [_parse_events(head)] if tail is None else [_parse_events(head), _read_last_events(tail)]
     if tail is None:
-        length = sum(map(_size, kept[0]))
+        length = sum(map(_get_frame_size, kept[0]))
     for samples in (SAMPLES, 0):
-        if density := max(_density(texts, samples=samples) for texts in kept):
+        if density := max(_compute_density(texts, samples=samples) for texts in kept):
             return ceil(density * length)
     return 0 if tail is None else ceil(max(length - len(head) - len(tail), 0) / BYTES_A_TOKEN)
 
 
-def _density(texts: Sequence[bytes], *, samples: int) -> float:
+def _compute_density(texts: Sequence[bytes], *, samples: int) -> float:
     """Return how many tokens of text a byte of these events has, by so many of them; 0: by all.
 
     Each byte has the same chance to be sampled, so a few long events count as much as they are long.
     """
     if not samples or len(texts) <= samples:
-        size = sum(map(_size, texts))
-        return sum(map(_event_tokens, texts)) / size if size else 0.0
-    ends = list(accumulate(map(_size, texts)))
+        size = sum(map(_get_frame_size, texts))
+        return sum(map(_estimate_event_tokens, texts)) / size if size else 0.0
+    ends = list(accumulate(map(_get_frame_size, texts)))
     at = [texts[bisect_left(ends, ends[-1] * (number + 0.5) / samples)] for number in range(samples)]
-    return sum(_event_tokens(text) / _size(text) for text in at) / samples
+    return sum(_estimate_event_tokens(text) / _get_frame_size(text) for text in at) / samples
 
 
-def _size(text: bytes) -> int:
+def _get_frame_size(text: bytes) -> int:
     return len(text) + _FRAME_BYTES
 
 
@@ -183,15 +183,16 @@ class _Words(NamedTuple):
     usage: object
 
 
-def _first_words(head: bytes) -> _Words:
+def _read_first_events(head: bytes) -> _Words:
     """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
-    words = _read_events(_events(head[: _end_of_event(head)]))
+    words = _read_events(_parse_events(head[: _find_event_end(head)]))
     if not words.model:  # it begins with something else
-        words = _read_events(_events(head)[:EVENTS])
+        words = _read_events(_parse_events(head)[:EVENTS])
     return words if words.model or not head.startswith(b"{") else _Words(_find_top_model(head), None)
 
 
 def _read_events(texts: Sequence[bytes]) -> _Words:
+    """Return the model that the first events name, and the usage of a `message_start`."""
     usage: object = None
     for text in texts:
         if _MODEL_KEY not in text or (event := _parse_object(text)) is None:
@@ -203,7 +204,7 @@ def _read_events(texts: Sequence[bytes]) -> _Words:
     return _Words("", usage)
 
 
-def _last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, dict[str, object]]:
+def _find_last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, dict[str, object]]:
     """Return the last usage in the last events, and its event."""
     for text in reversed(texts):
         if _USAGE in text and (event := _parse_object(text)) is not None and (found := _find_usage(event)) is not None:
@@ -211,22 +212,22 @@ def _last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, dict[
     return None, {}
 
 
-def _later_model(head: bytes, tail: bytes | None) -> str:
+def _find_later_model(head: bytes, tail: bytes | None) -> str:
     """Return the model that no event of the beginning names; "": it is not known.
 
     Some name it in later chunks only. In the first and last events of a Response it stands behind the instructions.
     """
-    ends = _events(head) if tail is None else _last_texts(tail)
+    ends = _parse_events(head) if tail is None else _read_last_events(tail)
     for text in reversed(ends[-EVENTS:]):
         if names_model(text) and (event := _parse_object(text)) is not None and (model := _get_model(event)):
             return model
     if tail is None or not _STREAM_OF_RESPONSE.search(head):
         return ""
-    named = _of_long_event(head, tail, _MODEL_KEY, "model")
-    return clean_model_name(named) if isinstance(named, str) else _model_of_long_event(head)
+    named = _find_long_event_value(head, tail, _MODEL_KEY, "model")
+    return clean_model_name(named) if isinstance(named, str) else _find_long_event_model(head)
 
 
-def _model_of_long_event(head: bytes) -> str:
+def _find_long_event_model(head: bytes) -> str:
     """Return the model of a Response whose event begins in `head` and does not end there."""
     starts = [found.end() for found in _END_OF_EVENT.finditer(head)]
     event = head[starts[-1] if starts else 0 :].partition(b"data:")[2].lstrip()
@@ -259,21 +260,21 @@ def _find_usage(event: dict[str, object]) -> dict[str, object] | None:
     return None
 
 
-def _of_long_event(head: bytes, tail: bytes, key: bytes, name: str) -> object:
-    """Return a value of an event whose beginning is not kept: of its top level, or of its Response. None: not there."""
+def _find_long_event_value(head: bytes, tail: bytes, key: bytes, name: str) -> object:
+    """Return a value at the top level or in the Response of an event with a lost beginning, or None."""
     is_response = _STREAM_OF_RESPONSE.search(head) is not None
     found = _find_last_object(tail.rstrip(b"\r\n"), key, opening=b'{"response":{' if is_response else b"{")
     holder = found.get("response") if found is not None and is_response else found
     return holder.get(name) if isinstance(holder, dict) else None
 
 
-def _last_texts(tail: bytes) -> list[bytes]:
+def _read_last_events(tail: bytes) -> list[bytes]:
     """Return the data of the events at the end of a stream that are here whole."""
-    begins = _end_of_event(tail)
-    return _events(tail[begins:]) if begins else []
+    begins = _find_event_end(tail)
+    return _parse_events(tail[begins:]) if begins else []
 
 
-def _end_of_event(stream: bytes) -> int:
+def _find_event_end(stream: bytes) -> int:
     """Return the length of a stream up to the end of its first event; 0: that is not here."""
     end = stream.find(b"\n\n")
     if end >= 0 and stream.find(b"\r", 0, end) < 0:
@@ -282,14 +283,14 @@ def _end_of_event(stream: bytes) -> int:
     return found.end() if found is not None else 0
 
 
-def _events(stream: bytes) -> list[bytes]:
+def _parse_events(stream: bytes) -> list[bytes]:
     try:
         return EventReader().feed(stream)
     except EventError:
         return []
 
 
-def _event_tokens(text: bytes) -> float:
+def _estimate_event_tokens(text: bytes) -> float:
     """Return an estimate of the tokens that an event adds to an answer."""
     event = _parse_object(text)
     return 0.0 if event is None else estimate_text_tokens(event)
@@ -367,11 +368,11 @@ def _parse_object(text: bytes) -> dict[str, object] | None:
     """Return a JSON object; None: the text is something else, or has too many values to be read here."""
     if holds_more(text, VALUES_LIMIT):
         return None
-    found = _value(text)
+    found = _parse_value(text)
     return found if isinstance(found, dict) else None
 
 
-def _value(text: bytes) -> object:
+def _parse_value(text: bytes) -> object:
     """Return the value of a JSON text; None: it is none.
 
     Half of an emoji that was cut, as an escape or as bytes, and `NaN` are no JSON, but many clients take them.
@@ -403,10 +404,10 @@ def _get_text(part: Mapping[str, object]) -> str:
     if isinstance(delta, str):
         return delta
     said = delta if isinstance(delta, dict) else part.get("text")
-    return "".join(_texts(said)) if said else ""
+    return "".join(_collect_texts(said)) if said else ""
 
 
-def _texts(value: object) -> Iterator[str]:
+def _collect_texts(value: object) -> Iterator[str]:
     """Yield the texts in a value that stand where models write: not types, ids and roles."""
     waiting = [value]
     while waiting:

@@ -35,7 +35,7 @@ class AnswerBuffer:
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > 2 * TAIL_BYTES:
-            self._begin()
+            self._split_beginning()
             tail = b"".join(self._pieces)[-TAIL_BYTES:]
             self._pieces, self._size = [tail], len(tail)
 
@@ -45,18 +45,18 @@ class AnswerBuffer:
         if not self._begun and self.length >= self._wanted:
             self._wanted = _get_head_limit(self._pieces)
             if self.length >= self._wanted:
-                self._begin()
+                self._split_beginning()
         return self._begun
 
     def skip(self, length: int) -> None:
         """Leave out so many bytes. What was kept until now is not the end any more."""
         self.length += length
-        self._leave()
+        self._drop_pieces()
 
     def give_up(self, length: int) -> None:
         """Leave out so many bytes that cannot be decoded."""
         self.unread += length
-        self._leave()
+        self._drop_pieces()
 
     def count_unread(self, length: int) -> None:
         """Count so many bytes behind the end of what could be decoded. It stays the end."""
@@ -68,14 +68,14 @@ class AnswerBuffer:
         head, end = (tail, None) if self._size == self.length else (self._head, tail)
         return head.removeprefix(_BYTE_ORDER_MARK), end
 
-    def _begin(self) -> None:
+    def _split_beginning(self) -> None:
         """Keep the beginning apart, unless it is."""
         if not self._begun:
             self._begun = True
             self._head = b"".join(self._pieces)[: _get_head_limit(self._pieces)]
 
-    def _leave(self) -> None:
-        self._begin()
+    def _drop_pieces(self) -> None:
+        self._split_beginning()
         self._pieces, self._size = [], 0
 
 

@@ -79,24 +79,24 @@ def parse_tokens(told: object) -> TokenCounts | None:
     say = told.get
     asked, answered = _parse_count(say("prompt_tokens")), _parse_count(say("completion_tokens"))
     if asked is None and answered is None:
-        return _by_other_names(told)
+        return _parse_other_names(told)
     if asked == _WRONG or answered == _WRONG:
         return None
-    cached = _part(say("prompt_tokens_details"), "cached_tokens")
+    cached = _get_part(say("prompt_tokens_details"), "cached_tokens")
     if cached is None:
-        cached = _count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
+        cached = _clean_count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
     details, made = say("prompt_tokens_details"), say("completion_tokens_details")
-    found = _tokens(asked, cached, 0, answered, _part(made, "reasoning_tokens"))
-    return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
+    found = _build_counts(asked, cached, 0, answered, _get_part(made, "reasoning_tokens"))
+    return _add_audio(found, _get_part(details, "audio_tokens"), _get_part(made, "audio_tokens"))
 
 
-def _by_other_names(told: dict[str, object]) -> TokenCounts | None:
+def _parse_other_names(told: dict[str, object]) -> TokenCounts | None:
     """Return the tokens of a Response, of a message, or of what counts nothing but a total, such as a reranker."""
     asked, answered = _parse_count(told.get("input_tokens")), _parse_count(told.get("output_tokens"))
     if asked is None and answered is None:
-        total = _count(told.get("total_tokens"))
+        total = _clean_count(told.get("total_tokens"))
         return None if total is None else TokenCounts(total)
-    cached = _part(told.get("input_tokens_details"), "cached_tokens")
+    cached = _get_part(told.get("input_tokens_details"), "cached_tokens")
     beside, written = (
         _parse_count(told.get("cache_read_input_tokens")),
         _parse_count(told.get("cache_creation_input_tokens")),
@@ -106,31 +106,31 @@ def _by_other_names(told: dict[str, object]) -> TokenCounts | None:
     if beside is not None or written is not None:
         cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
     made = told.get("output_tokens_details")
-    found = _tokens(asked, cached, written, answered, _part(made, "reasoning_tokens"))
-    if written and (long := _part(told.get("cache_creation"), "ephemeral_1h_input_tokens")):
+    found = _build_counts(asked, cached, written, answered, _get_part(made, "reasoning_tokens"))
+    if written and (long := _get_part(told.get("cache_creation"), "ephemeral_1h_input_tokens")):
         found = found._replace(written_1h=min(long, written))
     # Transcriptions have `input_token_details`.
     details = told.get("input_tokens_details") or told.get("input_token_details")
-    return _with_audio(found, _part(details, "audio_tokens"), _part(made, "audio_tokens"))
+    return _add_audio(found, _get_part(details, "audio_tokens"), _get_part(made, "audio_tokens"))
 
 
 def parse_native_tokens(told: dict[str, object]) -> TokenCounts | None:
-    """Return the tokens that Gemini's or Ollama's own API states in an answer. None: as `tokens_of`."""
+    """Return the tokens in an answer of Gemini's or Ollama's own API; None: it states none."""
     meta = told.get("usageMetadata")
     if isinstance(meta, dict):
         names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
         asked, used, answered, thought = (_parse_count(meta.get(name)) for name in names)
-        cached = _count(meta.get("cachedContentTokenCount"))
+        cached = _clean_count(meta.get("cachedContentTokenCount"))
     else:
         asked, answered = _parse_count(told.get("prompt_eval_count")), _parse_count(told.get("eval_count"))
         used = thought = cached = None
     counts = (asked, used, answered, thought)
     if _WRONG in counts or all(count is None for count in counts):
         return None
-    return _tokens((asked or 0) + (used or 0), cached, 0, (answered or 0) + (thought or 0), thought)
+    return _build_counts((asked or 0) + (used or 0), cached, 0, (answered or 0) + (thought or 0), thought)
 
 
-def _tokens(
+def _build_counts(
     asked: int | None, cached: int | None, written: int | None, answered: int | None, reasoning: int | None
 ) -> TokenCounts:
     asked, answered = asked or 0, answered or 0
@@ -138,7 +138,7 @@ def _tokens(
     return TokenCounts(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
 
 
-def _with_audio(tokens: TokenCounts, heard: int | None, spoken: int | None) -> TokenCounts:
+def _add_audio(tokens: TokenCounts, heard: int | None, spoken: int | None) -> TokenCounts:
     """Return tokens of which so many are audio: of the input, and of the output."""
     if not (heard or spoken):
         return tokens
@@ -146,23 +146,23 @@ def _with_audio(tokens: TokenCounts, heard: int | None, spoken: int | None) -> T
     return tokens._replace(audio_input=heard, audio_output=spoken)
 
 
-def _part(details: object, name: str) -> int | None:
-    """Return the number of tokens that details name."""
-    return _count(details.get(name)) if details is not None and isinstance(details, dict) else None
+def _get_part(details: object, name: str) -> int | None:
+    """Return a number of tokens in the details of a usage object; None: it is not stated."""
+    return _clean_count(details.get(name)) if details is not None and isinstance(details, dict) else None
 
 
 def _parse_count(value: object) -> int | None:
     """Return a number of tokens, or `_WRONG` for any other value; None: it is not stated."""
     if value is None:
         return None
-    count = _count(value)
+    count = _clean_count(value)
     return _WRONG if count is None else count
 
 
-def _count(value: object) -> int | None:
+def _clean_count(value: object) -> int | None:
     """Return a number of tokens. Some write it as `12.0`; a text, a bool or a negative number is none."""
     if type(value) is int:
         return value if 0 <= value < MOST else None
     if value is not None and isinstance(value, float) and value.is_integer():
-        return _count(int(value))
+        return _clean_count(int(value))
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gateway.config.demo import is_of_first_visit
+from gateway.config.demo import is_demo_workflow
 from gateway.config.document import Document
 from gateway.config.messages import explain, nearest
 from gateway.config.problems import ConfigError, KeyPath, Problem, quote_word
@@ -88,7 +88,7 @@ def load_offered_workflows(settings: Settings) -> FoundWorkflows:
 
 
 def _is_of_first_visit(workflow: Workflow, tools: Collection[str]) -> bool:
-    return is_of_first_visit(workflow.category, workflow.tools, tools=tools)
+    return is_demo_workflow(workflow.category, workflow.tools, tools=tools)
 
 
 def _list_files(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gateway.contracts.errors import GatewayError
-from gateway.http.error_response import error_body
+from gateway.http.error_response import build_error_body
 
 
 @web.middleware
@@ -15,5 +15,5 @@ async def errors(
     try:
         return await handler(request)
     except GatewayError as error:
-        body = error_body(error, request_id="req_1")
+        body = build_error_body(error, request_id="req_1")
         return web.Response(status=error.facts.status, body=body, content_type="application/json")

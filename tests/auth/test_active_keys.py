@@ -94,7 +94,7 @@ async def test_last_use_of_a_key_is_written_for_existing_keys() -> None:
     keys.accepted.used_s |= {first: 50.0, second: 51.0, b"gone": 52.0}
     await store.revoke_key("key_1", tenant="acme", by="root", now_s=60.0, audit=())
     await keys.refresh()
-    await keys.write_use()
+    await keys.store_last_use()
     used = [(await store.key(one, tenant="acme")) for one in ("key_0", "key_1")]
     assert [one and one.used_s for one in used] == [50.0, None] and keys.accepted.used_s == {first: 50.0}
     await store.close()

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from gateway.auth.key_policy import build_caller, build_key, parse_terms, stored_terms, to_store, too_wide
+from gateway.auth.key_policy import (
+    build_caller,
+    build_key,
+    find_too_wide_field,
+    parse_stored_terms,
+    parse_terms,
+    serialize_terms,
+)
 from gateway.config.schema.keys import KeyTerms
 from gateway.contracts.caller import UNBOUNDED, Caller
 from gateway.contracts.errors import GatewayError
@@ -28,15 +35,15 @@ def test_key_terms_round_trip_through_the_store() -> None:
     """With their end, which has a column of its own; what has its default is not stored."""
     terms = parse_terms({**WHOLE, "expires": "2100-01-01T00:00:00.5Z"})
     assert terms.expires is not None
-    stored = key("ci", terms=to_store(terms), expires_s=terms.expires.timestamp())
-    assert stored_terms(stored) == terms and build_caller(terms) == build_key(stored).caller
+    stored = key("ci", terms=serialize_terms(terms), expires_s=terms.expires.timestamp())
+    assert parse_stored_terms(stored) == terms and build_caller(terms) == build_key(stored).caller
     small = KeyTerms.model_validate({"name": "ci", "scopes": ["context"]})
-    assert to_store(small) == '{"name":"ci","scopes":["context"]}'
+    assert serialize_terms(small) == '{"name":"ci","scopes":["context"]}'
 
 
 def test_built_key_takes_name_and_tenant_from_the_columns() -> None:
     """By which the key is found."""
-    stored = replace(key("ci", terms=to_store(parse_terms(WHOLE))), name="renamed", tenant="other")
+    stored = replace(key("ci", terms=serialize_terms(parse_terms(WHOLE))), name="renamed", tenant="other")
     assert (build_key(stored).caller.name, build_key(stored).caller.tenant) == ("renamed", "other")
 
 
@@ -53,9 +60,9 @@ def test_unbounded_key_can_create_any_key_of_its_tenant() -> None:
     """With the scopes that it has."""
     maker = Caller("root", "acme", frozenset(("admin", "context", "tools")))
     caller = build_caller(parse_terms(WHOLE))
-    assert too_wide(caller, maker=maker) is None
-    assert too_wide(replace(caller, bounds=UNBOUNDED), maker=maker) is None
-    found = too_wide(replace(caller, scopes=frozenset(("approve",))), maker=maker)
+    assert find_too_wide_field(caller, maker=maker) is None
+    assert find_too_wide_field(replace(caller, bounds=UNBOUNDED), maker=maker) is None
+    found = find_too_wide_field(replace(caller, scopes=frozenset(("approve",))), maker=maker)
     assert found is not None and found.field == "scopes" and "'approve'" in found.message
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.auth.key_policy import parse_terms, to_store
-from gateway.auth.key_view import configured_key_view, key_view, new_key_view
+from gateway.auth.key_view import build_key_view, configured_key_view, new_key_view
 from gateway.config.schema.keys import KeySettings
 from gateway.contracts.views import dump_view
 from tests.auth.test_key_policy import WHOLE
@@ -13,8 +13,8 @@ STORED = key("ci", terms=to_store(parse_terms(WHOLE)), expires_s=20.0)
 
 
 def test_key_view_has_its_state_and_no_hash() -> None:
-    assert [key_view(STORED, now_s=now_s).state for now_s in (19.0, 20.0)] == ["valid", "expired"]
-    view = key_view(replace(STORED, revoked_s=12.0, revoked_by="root"), now_s=30.0)
+    assert [build_key_view(STORED, now_s=now_s).state for now_s in (19.0, 20.0)] == ["valid", "expired"]
+    view = build_key_view(replace(STORED, revoked_s=12.0, revoked_by="root"), now_s=30.0)
     assert (view.state, view.expires, view.hint) == ("revoked", "1970-01-01T00:00:20Z", "sk-...c0de")
     assert STORED.sha256 not in str(view)
 
@@ -22,7 +22,7 @@ def test_key_view_has_its_state_and_no_hash() -> None:
 def test_new_key_view_ends_with_the_text_of_the_key() -> None:
     """All else is as it is shown later."""
     view = dump_view(new_key_view(STORED, "sk-text", now_s=1.0))
-    assert [*view.items()] == [*dump_view(key_view(STORED, now_s=1.0)).items(), ("key", "sk-text")]
+    assert [*view.items()] == [*dump_view(build_key_view(STORED, now_s=1.0)).items(), ("key", "sk-text")]
 
 
 def test_view_of_a_configured_key_has_terms_and_state_only() -> None:

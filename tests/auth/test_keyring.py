@@ -386,13 +386,13 @@ def test_stored_keys_are_refused_after_a_worker_stall() -> None:
     ring = KeyRing([key_of(ALICE)], stored=stored)
     stored.beats.beat()
     before = ring.state()
-    assert identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob" and ring.still_is(made, HERE)
+    assert identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob" and ring.is_key_current(made, HERE)
     clock.advance(STILL_S + 0.1)
-    assert ring.state() == before and not ring.still_is(made, HERE)
+    assert ring.state() == before and not ring.is_key_current(made, HERE)
     assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (503, "overloaded")
     assert identify(b"X-Gateway-Key: " + ALICE, ring=ring).caller.name == "ann"
     stored.beats.read(stored.beats.beat())
-    assert ring.still_is(made, HERE) and identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob"
+    assert ring.is_key_current(made, HERE) and identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob"
 
 
 def test_unchanged_stored_key_keeps_its_object() -> None:
@@ -406,7 +406,7 @@ def test_unchanged_stored_key_keeps_its_object() -> None:
     assert ring.state() == before and stored.by_digest[first.digest] is first
     stored.replace([key_of(ALICE), key_of(BOB, name="bob", expires_s=1e12)])
     assert ring.state() != before and stored.by_digest[first.digest] is first
-    assert not ring.still_is(second, HERE) and ring.still_is(first, HERE)
+    assert not ring.is_key_current(second, HERE) and ring.is_key_current(first, HERE)
     assert ring.allows(second, None)  # what it began goes on: it is the same key, and has not ended
 
 

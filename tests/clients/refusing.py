@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from gateway.contracts.errors import GatewayError
-from gateway.http.error_response import error_answer
+from gateway.http.error_response import build_error_answer
 from tests.clients.ask import Ask, Client
 from tests.clients.conftest import running
 from tests.clients.in_thread import InThread
@@ -86,7 +86,7 @@ class Refusing(InThread):
     async def _answer(self, request: web.Request) -> web.Response:
         title = list(ERRORS)[int(request.match_info["row"])]
         self.asked[title, request.headers[_MARK]] += 1
-        content = error_answer(ERRORS[title], request_id="req_1", close=False)
+        content = build_error_answer(ERRORS[title], request_id="req_1", close=False)
         head, _, body = content.partition(b"\r\n\r\n")
         status, *lines = head.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines if not line.startswith("Content-Length"))

@@ -3,7 +3,7 @@
 import pytest
 from config.folder import Folder
 
-from gateway.config.decision_checks import decision_warnings
+from gateway.config.decision_checks import list_decision_warnings
 
 URL = "public_url: https://gateway.example.com\n"
 
@@ -59,6 +59,6 @@ def test_invalid_decision_settings_are_reported(folder: Folder, text: str, probl
     ],
 )
 def test_questionable_decision_settings_warn(folder: Folder, text: str, warnings: list[str]) -> None:
-    found = list(decision_warnings(folder.load(text).settings))
+    found = list(list_decision_warnings(folder.load(text).settings))
     assert len(found) == len(warnings), found
     assert all(warning in one for warning, one in zip(warnings, found, strict=True))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.demo import is_of_first_visit
+from gateway.config.demo import is_demo_workflow
 from gateway.config.load import load
 
 OFF: Mapping[str, str] = {}
@@ -64,4 +64,4 @@ def test_demo_workflows_are_recognised_only_without_their_tool(
     category: str, called: list[str], tools: list[str], is_one: bool
 ) -> None:
     """Only those that say so, and only without their tool: a workflow of an operator's is never hidden."""
-    assert is_of_first_visit(category, called, tools=tools) is is_one
+    assert is_demo_workflow(category, called, tools=tools) is is_one

@@ -11,7 +11,7 @@ import pytest
 from gateways import ended
 
 from gateway.config import ConfigError, LoadedConfig, load
-from gateway.config.file_access import file_system
+from gateway.config.file_access import find_file_system_type
 from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 
@@ -124,5 +124,8 @@ def test_the_file_system_of_a_device_is_found() -> None:
         "22 27 0:20 / /sys rw,nosuid shared:2 - sysfs sysfs rw\n"
         "31 27 0:44 / /mnt/c rw,noatime - 9p C:\\134 rw,dirsync,aname=drvfs\n"
     )
-    assert file_system(os.makedev(0, 44), mounts) == "9p" and file_system(os.makedev(0, 20), mounts) == "sysfs"
-    assert file_system(os.makedev(9, 9), mounts) is None
+    assert (
+        find_file_system_type(os.makedev(0, 44), mounts) == "9p"
+        and find_file_system_type(os.makedev(0, 20), mounts) == "sysfs"
+    )
+    assert find_file_system_type(os.makedev(9, 9), mounts) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from config.folder import Folder
 
-from gateway.config.path_exposure_check import store_file
+from gateway.config.path_exposure_check import get_store_file
 from gateway.config.values.secret import Secret
 
 
@@ -185,7 +185,7 @@ def test_circular_symlinks_in_tool_paths_are_handled(site: Folder) -> None:
 )
 def test_store_file_resolves_relative_to_the_configuration(url: object, file: str | None) -> None:
     """Beside the configuration, unless it is an absolute path; a server has none."""
-    assert store_file(url, folder=Path("/here")) == (Path(file) if file else None)
+    assert get_store_file(url, folder=Path("/here")) == (Path(file) if file else None)
 
 
 @pytest.mark.parametrize("rest", ["tools: {}", 'upstreams: [{name: up, base_url: "http://localhost:1/v1"}]'])

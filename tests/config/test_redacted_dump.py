@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.config.load import load
-from gateway.config.redacted_dump import shown_settings
+from gateway.config.redacted_dump import redact_settings
 from gateway.config.values.secret import MASK
 
 SECRET = "sk-canary-0123456789"
@@ -35,7 +35,7 @@ def shown(tmp_path: Path) -> Any:
     file = tmp_path / "gateway.yaml"
     file.write_text(FILE.replace("CANARY", SECRET).replace("HASH", "ab" * 32))
     loaded = load(file, environ={"SHHH": SECRET}, flags={})
-    return json.loads(json.dumps(shown_settings(loaded.settings)))
+    return json.loads(json.dumps(redact_settings(loaded.settings)))
 
 
 def test_no_secret_is_shown(shown: Any) -> None:

@@ -16,7 +16,7 @@ from gateway.http.client_frames import (
     SMALL_BYTES,
     SMALL_MOST,
     ClientFrames,
-    frame_head,
+    build_frame_head,
 )
 
 SIZES = (0, 1, 125, 126, 127, 65_535, 65_536)
@@ -47,7 +47,7 @@ def read(data: bytes) -> list[tuple[int, bool, bytes]]:
 @pytest.mark.parametrize("mask", [b"mask", b""], ids=["client", "server"])
 def test_frame_head_encodes_size_and_mask(size: int, mask: bytes) -> None:
     whole = frame(TEXT, bytes(size), mask=mask or None)
-    assert frame_head(0x80 | TEXT, size, mask) == whole[: len(whole) - size]
+    assert build_frame_head(0x80 | TEXT, size, mask) == whole[: len(whole) - size]
 
 
 @given(

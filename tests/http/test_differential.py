@@ -26,7 +26,7 @@ from gateway.http.response_head import (
     ResponseError,
     ResponseHead,
     ResponseHeads,
-    forwarded_head,
+    build_forwarded_head,
     measure_regular,
     parse_response_head,
 )
@@ -269,7 +269,7 @@ def compare_response(data: bytes, rng: Random) -> str:
     if shortcut is not None and method == b"GET":
         assert shortcut == (head.status, end, head.length)
         assert (head.framing, head.keep_alive, head.idle_timeout_s) == ("length", True, None)
-        assert forwarded_head(head, close=False) == raw
+        assert build_forwarded_head(head, close=False) == raw
     compare_readings(head, raw, method)
     return "accepted"
 
@@ -288,7 +288,7 @@ def compare_readings(head: ResponseHead, raw: bytes, method: bytes) -> None:
     assert as_h11_tells(second.fields) == as_h11_tells(names)
     assert (second.payload, second.end) == (payload, end)
     if method != b"HEAD":
-        passed_on = forwarded_head(head, close=False)
+        passed_on = build_forwarded_head(head, close=False)
         fourth = llhttp_response(passed_on + body, guess=len(passed_on))
         assert (fourth.payload, fourth.end) == (payload, None if end is None else len(passed_on + body))
     if method != b"HEAD" and head.status not in range(104, 200):

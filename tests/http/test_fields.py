@@ -8,9 +8,9 @@ from gateway.http.fields import (
     HOP_BY_HOP,
     Field,
     FieldError,
-    by_name,
     check_trailers,
     get_hop_fields,
+    group_by_name,
     is_chunked,
     members,
     parse_fields,
@@ -165,7 +165,7 @@ def test_other_transfer_codings_are_not_chunked(value: bytes) -> None:
 def test_list_members_are_collected_in_lower_case() -> None:
     """Empty members do not count (RFC 9110 section 5.6.1)."""
     fields = parse_fields(b"Connection: Close ,, X-A\t\r\nOther: z\r\nconnection: \r\nCONNECTION: Keep-Alive\r\n\r\n")
-    assert members(by_name(fields)[b"connection"]) == [b"close", b"x-a", b"keep-alive"]
+    assert members(group_by_name(fields)[b"connection"]) == [b"close", b"x-a", b"keep-alive"]
     assert members(()) == []
 
 

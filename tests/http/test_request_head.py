@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.errors import GatewayError
-from gateway.http.request_head import HeadLimits, RequestHead, check_beginning, parse_request_head, valid_host
+from gateway.http.request_head import HeadLimits, RequestHead, check_beginning, is_valid_host, parse_request_head
 
 LIMITS = HeadLimits()
 CANARY = b"cAnArY-5f3d"
@@ -226,7 +226,7 @@ def test_missing_duplicate_or_invalid_host_is_refused(host: bytes) -> None:
     assert refusal(asking(b"GET / HTTP/1.1", host=b"Host: " + host)) == (400, "bad_framing")
     assert refusal(asking(b"GET / HTTP/1.1", host=None)) == (400, "bad_framing")
     assert refusal(asking(b"GET / HTTP/1.1", b"host: h")) == (400, "bad_framing")
-    assert not valid_host(host)
+    assert not is_valid_host(host)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_missing_duplicate_or_invalid_host_is_refused(host: bytes) -> None:
 )
 def test_valid_hosts_are_accepted(host: bytes) -> None:
     """Names, IPv4, bracketed IPv6, with or without a port."""
-    assert valid_host(host) and read(asking(b"GET / HTTP/1.1", host=b"Host: " + host)).host == host
+    assert is_valid_host(host) and read(asking(b"GET / HTTP/1.1", host=b"Host: " + host)).host == host
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from gateway.http.response_head import (
     ResponseHead,
     ResponseHeads,
     build_body,
-    forwarded_head,
+    build_forwarded_head,
     measure_regular,
     parse_response_head,
 )
@@ -32,7 +32,7 @@ def read(raw: bytes, method: bytes = b"GET") -> ResponseHead:
 
 
 def forwarded(raw: bytes, *, method: bytes = b"GET", close: bool = False) -> bytes:
-    return forwarded_head(read(raw, method), close=close)
+    return build_forwarded_head(read(raw, method), close=close)
 
 
 def is_refused(raw: bytes) -> bool:
@@ -53,7 +53,7 @@ def test_forwarded_response_head_preserves_the_original_bytes() -> None:
     raw = ok(b"X-Mixed-Case: 1", b"x-low:2 ", b"ETag: \xe9", b"Set-Cookie: a", b"Set-Cookie: b", b"Content-Length: 2")
     head = read(raw)
     assert (head.status, head.minor, head.framing, head.length, head.keep_alive) == (200, 1, "length", 2, True)
-    assert forwarded_head(head, close=False) == raw
+    assert build_forwarded_head(head, close=False) == raw
     assert head.idle_timeout_s is None and not head.event_stream
 
 
@@ -284,13 +284,13 @@ def test_upgrade_response_keeps_connection_and_upgrade_fields() -> None:
     raw = answering(
         b"HTTP/1.1 101 Switching Protocols", b"Connection: Upgrade", b"Upgrade: websocket", b"TE: x", b"A: 1"
     )
-    assert forwarded_head(read(raw), close=False, upgrade=True) == raw.replace(b"TE: x\r\n", b"")
+    assert build_forwarded_head(read(raw), close=False, upgrade=True) == raw.replace(b"TE: x\r\n", b"")
 
 
 def test_a_client_of_http_1_0_sees_no_transfer_encoding() -> None:
     """Its body comes without the chunks."""
     head = read(ok(b"Transfer-Encoding: chunked", b"A: 1"))
-    assert forwarded_head(head, close=True, dechunked=True) == ok(b"A: 1", b"Connection: close")
+    assert build_forwarded_head(head, close=True, dechunked=True) == ok(b"A: 1", b"Connection: close")
     assert build_body(head, payload_only=True).feed(b"2\r\nhi\r\n0\r\n\r\n") == b"hi"
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from gateway.sandbox.confinement import with_level
+from gateway.sandbox.confinement import replace_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.process_tree import members
 from gateway.sandbox.programs import program
@@ -229,7 +229,10 @@ class Bench:
             )
             started = asyncio.create_task(
                 run(
-                    with_level(order, level=self.level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 24
+                    replace_level(order, level=self.level),
+                    stdout_bytes=1 << 16,
+                    stderr_bytes=1 << 16,
+                    flood_bytes=1 << 24,
                 )
             )
             while not (await asyncio.wait([started], timeout=0.25))[0]:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import HeadLimits, parse_request_head
-from gateway.lanes.classify import Mode, classify, context_headers
+from gateway.lanes.classify import Mode, classify, collect_context_headers
 
 OWN = frozenset((b"/", b"/metrics", b"/health/live", b"/v1/system-prompts"))
 CHAT = b"/v1/chat/completions"
@@ -178,7 +178,7 @@ def test_duplicate_context_header_is_refused(name: bytes, values: tuple[bytes, b
 def test_context_headers_are_read_by_lowercase_name() -> None:
     """By their names in lower case, with their values as they came; no other header."""
     head = b"POST / HTTP/1.1\r\nHost: h\r\nX-Context-Chain: a\r\nX-Other: b\r\nx-context-mode: context\r\n\r\n"
-    read = context_headers(parse_request_head(head, HeadLimits()))
+    read = collect_context_headers(parse_request_head(head, HeadLimits()))
     assert read == {b"x-context-chain": b"a", b"x-context-mode": b"context"}
 
 

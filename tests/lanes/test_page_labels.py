@@ -5,7 +5,7 @@ import pytest
 from gateway.api.chat import MODEL_PATHS
 from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.registry import build_paths
-from gateway.lanes.page_labels import find_page, route_of_own
+from gateway.lanes.page_labels import find_page_name, get_page_labels
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from gateway.lanes.page_labels import find_page, route_of_own
 )
 def test_page_label_depends_on_its_path_alone(paths: tuple[str, ...], route: tuple[str, str]) -> None:
     """By its path alone, whatever it answers."""
-    assert {route_of_own(path.encode()) for path in paths} == {route}
+    assert {get_page_labels(path.encode()) for path in paths} == {route}
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_page_label_depends_on_its_path_alone(paths: tuple[str, ...], route: tup
 )
 def test_page_span_name_is_a_fixed_path_prefix(path: str, page: str | None) -> None:
     """Names are of a closed set: no id and no word of a client is in one."""
-    assert find_page(path.encode()) == page
+    assert find_page_name(path.encode()) == page

@@ -211,7 +211,7 @@ def test_cached_context_head_equals_a_fresh_head() -> None:
             continue
         head, known = context_head(way_in, raw, address=address)
         recalled += known
-        assert head == fresh and head.origin_form() == fresh.origin_form(), raw
+        assert head == fresh and head.render_origin_form() == fresh.render_origin_form(), raw
     assert recalled > len(heads) // 4
 
 

@@ -155,4 +155,4 @@ def test_path_is_the_raw_target_before_the_query() -> None:
 )
 def test_api_path_is_recognized_below_any_prefix(prefix: bytes, path: bytes, own: bytes) -> None:
     """The rest of a path can look like another one."""
-    assert Route(prefix, 0).in_api(path) == own
+    assert Route(prefix, 0).get_api_path(path) == own

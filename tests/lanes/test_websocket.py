@@ -48,7 +48,7 @@ async def test_draining_sends_the_close_frame_once() -> None:
     async with assembled(pages=page_of(listens)) as lane, lane.client() as client:
         transaction = await joined(lane, client)
         for _ in range(3):
-            transaction.go_away()
+            transaction.send_going_away()
         opcode, payload = await heard(client)
         assert (opcode, payload[:2]) == (CLOSE, (1001).to_bytes(2, "big"))
         assert await client.read_rest() == b""
@@ -68,7 +68,7 @@ async def test_go_away_does_not_disturb_a_closing_websocket() -> None:
     async with assembled(pages=page_of(closes)) as lane, lane.client() as client:
         transaction = await joined(lane, client)
         await closing.wait()
-        transaction.go_away()
+        transaction.send_going_away()
         assert await closed_with(client) == 4000
         await client.send(close_frame(4000))
         assert await client.read_rest() == b""
@@ -97,7 +97,7 @@ async def test_send_after_go_away_is_not_logged_as_failure(grouped: bool) -> Non
     async with assembled(pages=page_of(sends_in_a_group if grouped else sends)) as lane, lane.client() as client:
         transaction = await joined(lane, client)
         assert await heard(client) == (TEXT, b"more")
-        transaction.go_away()
+        transaction.send_going_away()
         assert await closed_with(client) == 1001
         await client.send(close_frame(1001))
         assert await client.wait_end() == "eof"
@@ -116,7 +116,7 @@ async def test_page_messages_end_at_go_away() -> None:
         ended.append(talk.closed)
 
     async with assembled(pages=page_of(tidies_up)) as lane, lane.client() as client:
-        (await joined(lane, client)).go_away()
+        (await joined(lane, client)).send_going_away()
         await closed_with(client)
         client.close()
         await lane.until_idle()

@@ -17,7 +17,7 @@ from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import key_id
 from gateway.limits.shared_memory import SharedCounters
-from gateway.registry.stores import scratch_store
+from gateway.registry.stores import build_scratch_store
 from gateway.testing.clock import ManualClock
 from tests.limits.limiting import WallClock, in_dollars
 
@@ -38,7 +38,7 @@ def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
 
 
 async def _store(*rows: StoredUsage) -> Store:
-    store = scratch_store()
+    store = build_scratch_store()
     await store.open()
     await store.add_usage(rows, writer="w", now_s=NOON_S)
     return store

@@ -9,7 +9,7 @@ from mcp_types import ClientCapabilities, ElicitResult
 from gateway.approvals.answer_options import AnswerOptions
 from gateway.contracts.canonical_json import canonical
 from gateway.contracts.storage.journal import Approval
-from gateway.mcp_server.elicitation import find_question, held_text, parse_decision
+from gateway.mcp_server.elicitation import find_question, format_held_text, parse_decision
 from tests.mcp_server import hostile
 from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
@@ -87,7 +87,7 @@ def test_only_an_explicit_approve_response_approves(answer: dict[str, object], a
 
 def test_held_call_text_names_the_ways_to_decide_and_continue() -> None:
     """The text has the call, the id, the ways to decide, and that the same call brings the result."""
-    text = held_text(APPROVAL, AnswerOptions(hindrance="scope", deciders=("anna",), console_url=URL))
+    text = format_held_text(APPROVAL, AnswerOptions(hindrance="scope", deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text
 
@@ -100,7 +100,10 @@ def test_markdown_in_arguments_cannot_leave_its_code_block() -> None:
     question = find_question(approval, capabilities, AnswerOptions())
     assert question is not None
     broken = "\u202e\x1b[2J does not fit"
-    for text in (question.message, *(held_text(approval, AnswerOptions(), obstacle=why) for why in (None, broken))):
+    for text in (
+        question.message,
+        *(format_held_text(approval, AnswerOptions(), obstacle=why) for why in (None, broken)),
+    ):
         before, block, after = text.split("````")
         assert block.startswith("text\nfiles.delete\n") and hides in block and block.endswith("\n")
         assert "hidden" not in before + after and text.replace("\n", "").isprintable()

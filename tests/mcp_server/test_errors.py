@@ -3,17 +3,17 @@
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
 from gateway.contracts.errors import GatewayError
-from gateway.mcp_server.errors import as_mcp_error, build_refusal, no_such
+from gateway.mcp_server.errors import build_not_found, build_refusal, convert_to_mcp_error
 
 
 def test_mcp_error_carries_gateway_code_and_message() -> None:
     """Faults of the client are invalid parameters."""
-    error = as_mcp_error(GatewayError("overloaded", "Busy.", retry_after_s=1.0))
+    error = convert_to_mcp_error(GatewayError("overloaded", "Busy.", retry_after_s=1.0))
     assert (error.error.code, error.error.message) == (INTERNAL_ERROR, "Busy.")
     assert error.error.data == {"code": "overloaded", "retryAfter": 1.0}
-    error = as_mcp_error(GatewayError("invalid_field", "Wrong.", param="x"))
+    error = convert_to_mcp_error(GatewayError("invalid_field", "Wrong.", param="x"))
     assert (error.error.code, error.error.data) == (INVALID_PARAMS, {"code": "invalid_field", "param": "x"})
-    assert "no such tool" in no_such("tool").error.message
+    assert "no such tool" in build_not_found("tool").error.message
 
 
 def test_refused_message_response_has_its_id_or_null() -> None:

@@ -1,4 +1,4 @@
-"""The endpoint for MCP clients is described without its SDK: only `open_door` imports that."""
+"""The endpoint for MCP clients is described without its SDK: only `open_endpoint` imports that."""
 
 import subprocess
 import sys

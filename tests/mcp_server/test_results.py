@@ -10,7 +10,7 @@ from gateway.context.call_runs import Done
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.blocks import BLOCKS
-from gateway.mcp_server.results import call_result
+from gateway.mcp_server.results import build_call_result
 from tests.mcp_server import hostile
 from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
@@ -85,16 +85,16 @@ def test_unreadable_content_block_becomes_a_note(version: str) -> None:
     """Broken ones in every version; without any, the text."""
     note = "[content of the type {!r}, which cannot be shown]"
     for part, kind in (({"type": "nothing"}, "nothing"), ({}, "unknown"), ({"type": []}, "unknown")):
-        result = call_result(Done(ToolResult("text", parts=[part, AUDIO]), "run_1"), version)
+        result = build_call_result(Done(ToolResult("text", parts=[part, AUDIO]), "run_1"), version)
         assert result["content"][0] == {"type": "text", "text": note.format(kind)}
-    assert call_result(Done(ToolResult("text", parts=[]), "run_1"), version)["content"][0]["text"] == "text"
+    assert build_call_result(Done(ToolResult("text", parts=[]), "run_1"), version)["content"][0]["text"] == "text"
 
 
 def test_newer_content_types_become_notes_for_older_clients() -> None:
     """Each since its version."""
     done = Done(ToolResult("text", parts=[AUDIO, LINK]), "run_1")
     kinds = {
-        version: [block["type"] for block in call_result(done, version)["content"]]
+        version: [block["type"] for block in build_call_result(done, version)["content"]]
         for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28")
     }
     assert kinds == {
@@ -109,14 +109,14 @@ def test_newer_content_types_become_notes_for_older_clients() -> None:
 def test_non_object_structured_content_is_sent_to_modern_clients_only(structured: object) -> None:
     """Older ones know objects only."""
     done = Done(ToolResult("text", structured=structured), "run_1")
-    assert call_result(done, "2026-07-28")["structuredContent"] == structured
-    assert ("structuredContent" in call_result(done, "2025-11-25")) == isinstance(structured, dict)
+    assert build_call_result(done, "2026-07-28")["structuredContent"] == structured
+    assert ("structuredContent" in build_call_result(done, "2025-11-25")) == isinstance(structured, dict)
 
 
 def test_valid_content_and_structured_content_are_forwarded_unchanged() -> None:
     """With the run, in `_meta`."""
     structured: Json = {"a": 1}
-    result = call_result(Done(ToolResult("text", parts=[AUDIO], structured=structured), "run_1"), "2026-07-28")
+    result = build_call_result(Done(ToolResult("text", parts=[AUDIO], structured=structured), "run_1"), "2026-07-28")
     assert (result["content"], result["structuredContent"]) == ([AUDIO], structured)
     assert (result["isError"], result["_meta"]) == (False, {"twolane/run": "run_1"})
-    assert call_result(Done(ToolResult("no", ok=False), "run_1"), "2025-11-25")["isError"]
+    assert build_call_result(Done(ToolResult("no", ok=False), "run_1"), "2025-11-25")["isError"]

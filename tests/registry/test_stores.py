@@ -9,7 +9,7 @@ import pytest
 from gateway.config import ConfigError, Settings, load
 from gateway.registry.check import check_plugins
 from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import build_store, resolve_store, scratch_store, store_address
+from gateway.registry.stores import build_scratch_store, build_store, get_store_address, resolve_store
 
 SQLITE = Path(__file__).parents[2] / "plugins" / "stores" / "sqlite"
 
@@ -32,7 +32,7 @@ async def test_store_plugin_works_under_another_url_scheme(plugins: Path, tmp_pa
     file.write_text("store: lite:///x.db\n")
     settings = load(file, environ={}, flags={}, checks=(check_plugins,)).settings
     assert settings.plugins.folder == plugins
-    address = store_address(settings, folder=tmp_path)
+    address = get_store_address(settings, folder=tmp_path)
     assert (address.redacted_url, address.file, address.problem()) == ("lite:///x.db", tmp_path / "x.db", None)
     store = build_store(settings, folder=tmp_path)
     await store.open()
@@ -69,7 +69,7 @@ def test_store_scheme_without_a_plugin_is_reported_at_its_place(tmp_path: Path) 
 async def test_a_scratch_store_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For dry runs, whatever store is configured."""
     monkeypatch.chdir(tmp_path)
-    store = scratch_store()
+    store = build_scratch_store()
     await store.open()
     await store.close()
     assert list(tmp_path.iterdir()) == [] and Settings().store.reveal()

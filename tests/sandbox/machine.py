@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from gateway.sandbox.confinement import ACCEPTED, READ_ONLY, with_level
+from gateway.sandbox.confinement import ACCEPTED, READ_ONLY, replace_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.run import CommandResult, run
 from gateway.testing.processes import list_processes
@@ -41,7 +41,7 @@ def order(
         readable=READABLE,
         read_only=read_only,
     )
-    return with_level(wanted, level=level)
+    return replace_level(wanted, level=level)
 
 
 async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> CommandResult:

@@ -24,7 +24,7 @@ print(choice.level, "|", choice.reason)
 """
 NO_NAMESPACES = "seccomp.RefusedSyscall('unshare', 272, 97)"
 NO_LANDLOCK = "seccomp.RefusedSyscall('landlock_create_ruleset', 444, 444)"
-HAS_LANDLOCK = landlock.abi() > 0 and seccomp.known_machine()
+HAS_LANDLOCK = landlock.get_abi() > 0 and seccomp.is_known_machine()
 
 
 def poorer(folder: Path, *missing: str, sandbox: Sandbox = "auto", read_only: bool = False) -> str:

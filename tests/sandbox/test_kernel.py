@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox.kernel import filesystem_type, openat2
+from gateway.sandbox.kernel import get_filesystem_type, openat2
 from tests.sandbox.machine import in_child
 
 PROC_SUPER_MAGIC = 0x9FA0
@@ -22,7 +22,7 @@ def test_filesystem_type_distinguishes_proc_from_other_folders(tmp_path: Path) -
     found = {}
     for path in ("/proc", str(tmp_path)):
         descriptor = os.open(path, os.O_RDONLY)
-        found[path] = filesystem_type(descriptor)
+        found[path] = get_filesystem_type(descriptor)
         os.close(descriptor)
     assert found["/proc"] == PROC_SUPER_MAGIC != found[str(tmp_path)]
 

@@ -25,7 +25,7 @@ def confined(action):
 
 
 def expected(outcome: str) -> str:
-    return outcome if landlock.abi() else "no Landlock"
+    return outcome if landlock.get_abi() else "no Landlock"
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_missing_writable_folder_is_an_error(tmp_path: Path) -> None:
 
 def test_landlock_abi_version_is_a_number() -> None:
     """0 where there is none."""
-    assert landlock.abi() >= 0
+    assert landlock.get_abi() >= 0

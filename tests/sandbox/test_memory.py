@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox.launch_messages import Level, ProcessLimits
-from gateway.sandbox.memory import UNBOUNDED, held_bytes, numbers, shown_bytes
+from gateway.sandbox.memory import UNBOUNDED, measure_held_bytes, numbers, sum_shown_bytes
 from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, order, run_order
 
 confined = pytest.mark.parametrize("level", CONFINED)
@@ -238,8 +238,8 @@ async def test_ordinary_programs_stay_below_the_memory_limit(level: Level, tmp_p
 def test_memory_in_swap_counts() -> None:
     """A process moves there what it likes, and it is the machine's all the same."""
     status = b"Name:\tsh\nVmSize:\t  900000 kB\nRssAnon:\t    100 kB\nRssFile:\t      20 kB\nRssShmem:\t       3 kB\n"
-    assert shown_bytes(numbers(status)) == 123 << 10
-    assert shown_bytes(numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
+    assert sum_shown_bytes(numbers(status)) == 123 << 10
+    assert sum_shown_bytes(numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
 
 
 def test_slow_memory_count_counts_as_unbounded() -> None:
@@ -248,10 +248,10 @@ def test_slow_memory_count_counts_as_unbounded() -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen([PYTHON, "-I", "-S", "-c", code], stdin=pipe, stdout=pipe) as process:
         assert process.stdout and process.stdout.readline()
-        held = held_bytes([process.pid], filtered=True)
+        held = measure_held_bytes([process.pid], filtered=True)
         assert held < UNBOUNDED
-        assert held_bytes([process.pid] * 1_000_000, filtered=True) == UNBOUNDED
-        assert held < held_bytes([process.pid] * 1_000_000, filtered=True, enough_bytes=held) < 3 * held
+        assert measure_held_bytes([process.pid] * 1_000_000, filtered=True) == UNBOUNDED
+        assert held < measure_held_bytes([process.pid] * 1_000_000, filtered=True, enough_bytes=held) < 3 * held
 
 
 SEGMENT = """
@@ -299,6 +299,6 @@ async def test_threads_count_as_processes(level: Level, tmp_path: Path) -> None:
 
 def test_ended_process_holds_no_memory() -> None:
     """A process that is gone, beside one that is there."""
-    own = held_bytes([os.getpid()], filtered=False)
+    own = measure_held_bytes([os.getpid()], filtered=False)
     assert own > 1 << 20
-    assert held_bytes([2**22 - 1], filtered=True) == 0
+    assert measure_held_bytes([2**22 - 1], filtered=True) == 0

@@ -17,7 +17,7 @@ def told(action):
     except (OSError, ValueError) as error:
         return type(error).__name__
     return "done"
-if seccomp.known_machine():
+if seccomp.is_known_machine():
     seccomp.install({groups})
     print(told({action}))
 else:
@@ -26,7 +26,7 @@ else:
 
 
 def expected(outcome: str) -> str:
-    return outcome if seccomp.known_machine() else "unknown machine"
+    return outcome if seccomp.is_known_machine() else "unknown machine"
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def test_automounter_is_detected() -> None:
 38 22 0:33 / /proc/sys/fs/binfmt_misc rw,relatime shared:16 - autofs systemd-1 rw,fd=29,pgrp=1,direct
 60 28 0:50 / /autofs rw - tmpfs autofs rw
 """
-    assert setup.asked_of_a_network(usual, ("/",)) is None
+    assert setup.find_network_folder(usual, ("/",)) is None
     hosts = usual + "61 28 0:51 / /net rw shared:9 - autofs -hosts rw,fd=6,indirect\n"
-    assert setup.asked_of_a_network(hosts, ("/",)) == "/net"
+    assert setup.find_network_folder(hosts, ("/",)) == "/net"
 
 
 def test_automount_below_a_shown_path_is_detected() -> None:
@@ -85,12 +85,12 @@ def test_automount_below_a_shown_path_is_detected() -> None:
     """
     automounted = "61 28 0:51 / /srv/a\\040b rw shared:9 - autofs /etc/auto.misc rw,fd=6,indirect\n"
     for shown in (("/usr", "/srv"), ("/srv/a b",), ("/",)):
-        assert setup.asked_of_a_network(automounted, shown) == "/srv/a b"
+        assert setup.find_network_folder(automounted, shown) == "/srv/a b"
     for elsewhere in ((), ("/srv/a",), ("/srv/a b/host/export",)):
-        assert setup.asked_of_a_network(automounted, elsewhere) is None
+        assert setup.find_network_folder(automounted, elsewhere) is None
     mounted = automounted + "70 61 8:1 / /srv/a\\040b rw shared:9 - ext4 /dev/sda1 rw\n"
-    assert setup.asked_of_a_network(mounted, ("/",)) is None
-    assert setup.asked_of_a_network("61 28 0:51 / /afs rw,relatime - afs none rw,dyn\n", ("/",)) == "/afs"
+    assert setup.find_network_folder(mounted, ("/",)) is None
+    assert setup.find_network_folder("61 28 0:51 / /afs rw,relatime - afs none rw,dyn\n", ("/",)) == "/afs"
 
 
 def test_core_pattern_socket_is_detected() -> None:

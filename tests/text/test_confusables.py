@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text.confusables import skeleton
+from gateway.text.confusables import compute_skeleton
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from gateway.text.confusables import skeleton
 )
 def test_confusable_spellings_share_a_skeleton(spelling: str, name: str) -> None:
     """A person may take each for the name."""
-    assert skeleton(spelling) == skeleton(name) != spelling
+    assert compute_skeleton(spelling) == compute_skeleton(name) != spelling
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_confusable_spellings_share_a_skeleton(spelling: str, name: str) -> None
 )
 def test_distinct_names_have_distinct_skeletons(one: str, other: str) -> None:
     """Also those of which no letter is left."""
-    assert skeleton(one) != skeleton(other)
+    assert compute_skeleton(one) != compute_skeleton(other)

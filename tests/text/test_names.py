@@ -7,7 +7,7 @@ import pytest
 from auth.keyring import ROOT, Keyring, keyring
 from config.folder import Folder
 
-from gateway.text.names import RESERVED_FOR_CALLERS, find_imitated_name, unfit
+from gateway.text.names import RESERVED_FOR_CALLERS, find_imitated_name, find_unfit_reason
 
 HIDDEN = "has a character that does not show"
 #: Each with what is said of it: marks of direction, joiners, blanks; letters of scripts that look like Latin ones.
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 def test_single_script_names_are_accepted() -> None:
     """Of any script; several words may be of several scripts."""
-    assert [unfit(name) for name in GOOD] == [None] * len(GOOD)
+    assert [find_unfit_reason(name) for name in GOOD] == [None] * len(GOOD)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_breaker_opens_at_the_configured_number_of_consecutive_failures() -> Non
     assert [breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(2)] == [False, False]
     breaker.record_success(breaker.begin(0.0))
     assert [breaker.record_failure(0.0, breaker.begin(0.0)) for _ in range(3)] == [False, False, True]
-    assert (breaker.state(0.0), breaker.admits(9.9), breaker.waits_s(4.0)) == ("open", False, 6.0)
+    assert (breaker.state(0.0), breaker.admits(9.9), breaker.get_wait_s(4.0)) == ("open", False, 6.0)
 
 
 def test_flapping_endpoint_opens_the_breaker() -> None:
@@ -62,7 +62,7 @@ def test_failed_probes_double_the_open_time_up_to_a_maximum() -> None:
     breaker, now_s, lengths = opened(), 10.0, []
     for _ in range(3):
         assert breaker.record_failure(now_s, breaker.begin(now_s))
-        lengths.append(breaker.waits_s(now_s))
+        lengths.append(breaker.get_wait_s(now_s))
         now_s += lengths[-1]
     assert lengths == [20.0, 25.0, 25.0]
 
@@ -72,14 +72,14 @@ def test_requests_begun_before_opening_do_not_change_the_breaker() -> None:
     breaker = opened()
     assert not breaker.record_failure(9.0, None)
     breaker.record_success(None)
-    assert breaker.waits_s(0.0) == 10.0
+    assert breaker.get_wait_s(0.0) == 10.0
 
 
 def test_probe_without_an_outcome_gives_up_its_turn() -> None:
     """After the time of a first ejection. Its own failure, which comes late, changes nothing more."""
     breaker = opened()
     silent = breaker.begin(10.0)
-    assert (breaker.admits(19.9), breaker.waits_s(12.0), breaker.admits(20.0)) == (False, 8.0, True)
+    assert (breaker.admits(19.9), breaker.get_wait_s(12.0), breaker.admits(20.0)) == (False, 8.0, True)
     second = breaker.begin(20.0)
     assert not breaker.record_failure(21.0, silent) and not breaker.admits(21.0)
     assert breaker.record_success(second) and breaker.state(22.0) == "closed"

@@ -32,8 +32,8 @@ def test_endpoint_is_immutable() -> None:
 def test_endpoint_key_is_sent_in_the_configured_header(auth_header: bytes | None, line: bytes) -> None:
     """Else into the header that is asked for; without a key there is no line."""
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1", auth_header=auth_header)
-    assert facts.credential_line(b"authorization") == b""
-    assert dataclasses.replace(facts, api_key=b"sk-secret").credential_line(b"authorization") == line
+    assert facts.build_credential_line(b"authorization") == b""
+    assert dataclasses.replace(facts, api_key=b"sk-secret").build_credential_line(b"authorization") == line
 
 
 def test_endpoint_base_path_replaces_the_version_prefix() -> None:

@@ -16,7 +16,7 @@ def test_endpoint_reports_its_longest_lasting_obstacle() -> None:
     one.inflight = 1
     assert one.obstacle(0.0) == "busy"
     one.pause(5.0, 0.0, limited=False)
-    assert (one.obstacle(4.9), one.obstacle(5.0), one.waits_s(1.0)) == ("pausing", "busy", 4.0)
+    assert (one.obstacle(4.9), one.obstacle(5.0), one.get_wait_s(1.0)) == ("pausing", "busy", 4.0)
     one.breaker.record_failure(0.0, one.breaker.begin(0.0))
     assert one.obstacle(5.0) == "open"
     one.healthy = False
@@ -28,7 +28,7 @@ def test_no_pause_is_longer_than_a_minute() -> None:
     one = member("a", CLOCK)
     one.pause(86400.0, 0.0, limited=True)
     one.pause(1.0, 0.0, limited=False)
-    assert one.waits_s(0.0) == LONGEST_PAUSE_S
+    assert one.get_wait_s(0.0) == LONGEST_PAUSE_S
 
 
 def test_an_endpoint_serves_the_models_that_its_patterns_name() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import brotli
 import pytest
 
-from gateway.usage.codings import WINDOW_LOG, new_brotli, new_zstandard, zstd
+from gateway.usage.codings import WINDOW_LOG, get_brotli_factory, get_zstandard_factory, zstd
 from gateway.usage.decompression import STEP_BYTES, Decoder
 
 LONG = bytes(random.Random(7).choices(b"abcdefgh ", k=1 << 20))
 
 
 def new(name: str) -> Decoder:
-    made = new_brotli() if name == "br" else new_zstandard()
+    made = get_brotli_factory() if name == "br" else get_zstandard_factory()
     assert made is not None
     return made()
 

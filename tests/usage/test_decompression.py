@@ -21,7 +21,7 @@ from gateway.usage.decompression import (
     AnswerDecoder,
     DecodingQueue,
     build_answer_decoder,
-    is_plain,
+    is_uncompressed,
 )
 from gateway.usage.ring_buffer import HEAD_BYTES, AnswerBuffer
 
@@ -139,9 +139,9 @@ def test_codings_that_nothing_decodes_are_counted_and_logged_once(
     for library in ("brotli", "zstd"):
         monkeypatch.setattr(f"gateway.usage.codings.{library}", None)
     for coding in (b"br", b" ZSTD", b"gzip, br", b"br", b"made up"):
-        assert build_answer_decoder(AnswerBuffer(), coding, undecoded) is None and not is_plain(coding)
+        assert build_answer_decoder(AnswerBuffer(), coding, undecoded) is None and not is_uncompressed(coding)
     for coding in (b"", b" Identity "):
-        assert build_answer_decoder(AnswerBuffer(), coding, undecoded) is None and is_plain(coding)
+        assert build_answer_decoder(AnswerBuffer(), coding, undecoded) is None and is_uncompressed(coding)
     assert {labels[0]: count for (_, labels), (count,) in undecoded.collect_counts()} == {
         "br": 2,
         "zstd": 1,
@@ -193,7 +193,7 @@ async def test_empty_members_also_yield_to_the_event_loop(coding: bytes, compres
 async def test_decoding_completion_callback_fires_after_the_answer_is_decoded() -> None:
     one, told = decoding(kept := AnswerBuffer()), asyncio.Event()
     one.keep((long := packed(BLOCK, 100)).body)
-    one.when_done(told.set)
+    one.call_when_done(told.set)
     await told.wait()
     assert kept.length == long.length and not one.waits
 
@@ -227,7 +227,7 @@ async def test_finishing_the_queue_decodes_some_and_notifies_all() -> None:
     ones = [decoding(kept, undecoded=undecoded) for kept in many]
     for number, one in enumerate(ones):
         one.keep(short.body if number == 0 else long.body)
-        one.when_done(lambda number=number: told.append(number))  # type: ignore[misc]
+        one.call_when_done(lambda number=number: told.append(number))  # type: ignore[misc]
     undecoded.finish()
     assert sorted(told) == [0, 1, 2, 3] and not any(one.waits for one in ones) and undecoded.size == 0
     lengths = [(kept.length, bool(kept.unread)) for kept in many]

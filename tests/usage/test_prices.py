@@ -51,8 +51,8 @@ def test_the_first_glob_that_matches_counts() -> None:
     assert prices.find_price("gpt-4.1") is rest
     assert prices.find_price("llama3") is None is prices.find_price("")
     assert Prices().find_price("gpt-4.1") is None
-    assert prices.find_price("llama3") is None and not prices.has_all
-    assert Prices("USD", [MINI, Price(model="*", input=0, cached=0, cache_write=0, output=0)]).has_all
+    assert prices.find_price("llama3") is None and not prices.covers_all_models
+    assert Prices("USD", [MINI, Price(model="*", input=0, cached=0, cache_write=0, output=0)]).covers_all_models
     assert Prices().dearest is None
     assert prices.dearest == Price(model="*", input=3, cached=1, cache_write=3.75, output=15)
 

@@ -21,7 +21,7 @@ from usage.shapes import (
     text,
 )
 
-from gateway.usage.response_parser import SHORT_BYTES, AnswerFacts, of_stream, of_whole, text_tokens
+from gateway.usage.response_parser import SHORT_BYTES, AnswerFacts, estimate_stream_tokens, parse_stream, parse_whole
 from gateway.usage.ring_buffer import AnswerBuffer
 from gateway.usage.tokens import TokenCounts
 
@@ -54,7 +54,7 @@ CHAT_CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hello!"}}]}
 def test_parser_reads_usage_of_whole_answers(answer: object, said: AnswerFacts, indent: int | None) -> None:
     """However they are spaced."""
     body = text(answer, indent=indent)
-    assert of_whole(body) == said
+    assert parse_whole(body) == said
 
 
 @pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
@@ -69,21 +69,21 @@ def test_parser_reads_usage_of_long_answer_without_its_middle(
     assert isinstance(inner, list)
     body = text({**answer, where: [*inner, {"filling": '\\"usage": {' * 20_000, "usage": USAGE}]})
     assert len(body) > 100_000
-    assert of_whole(body[:4096], body[-16384:]) == said
-    assert of_whole(body) == said
+    assert parse_whole(body[:4096], body[-16384:]) == said
+    assert parse_whole(body) == said
 
 
 @pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
 def test_parser_reads_usage_of_streams(stream: bytes, said: AnswerFacts) -> None:
     """The last word counts; the beginning says the model, and Anthropic's input."""
-    assert of_stream(stream) == said
+    assert parse_stream(stream) == said
     for end in (b"\r\n", b"\r"):
-        assert of_stream(stream.replace(b"\n", end)) == said
+        assert parse_stream(stream.replace(b"\n", end)) == said
     last = stream.replace(b"data: [DONE]\n\n", b"").rstrip()
     for end in (b"", b"\n"):  # nothing closes the last event
-        assert of_stream(last + end) == said
+        assert parse_stream(last + end) == said
     commented = b": keep-alive\n\n" + stream + b": done\n\n"
-    assert of_stream(commented) == said
+    assert parse_stream(commented) == said
 
 
 @pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
@@ -94,7 +94,7 @@ def test_parser_reads_usage_of_long_stream_without_its_middle(stream: bytes, sai
     long = stream[:first] + filling + stream[first:]
     for end in (b"\n", b"\r\n", b"\r"):
         ended = long.replace(b"\n", end)
-        assert of_stream(ended[:4096], ended[-16384:]) == said
+        assert parse_stream(ended[:4096], ended[-16384:]) == said
 
 
 @pytest.mark.parametrize("more", [0, 1, 60])
@@ -102,17 +102,17 @@ def test_parser_reads_usage_of_long_stream_without_its_middle(stream: bytes, sai
 def test_parser_finds_usage_before_many_trailing_events(more: int, end: bytes) -> None:
     """They may be so many that the usage is not near the end."""
     stream = chat_stream("Hel", "lo", usage=CHAT["usage"]) + events({"type": "x", "filling": "y" * 100}) * more
-    assert of_stream(stream.replace(b"\n", end)) == AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")
+    assert parse_stream(stream.replace(b"\n", end)) == AnswerFacts(TokenCounts(19, 4, 0, 10, 3), "gpt-4.1")
 
 
 def test_usage_is_found_in_a_truncated_final_event() -> None:
     """A Response repeats its tools: its usage is one level deeper than the event, and nothing else is."""
     tool = {"parameters": {"usage": {"input_tokens": 1, "output_tokens": 1}, "filling": "x" * 50}}
     long = response_stream("a", response={**RESPONSE, "tools": [tool] * 1000})
-    assert of_stream(long[:4096], long[-8192:]).tokens == TokenCounts(36, 6, 0, 87, 5)
+    assert parse_stream(long[:4096], long[-8192:]).tokens == TokenCounts(36, 6, 0, 87, 5)
     without = {key: value for key, value in RESPONSE.items() if key != "usage"}
     long = response_stream("a", response={**without, "tools": [tool] * 1000})
-    assert of_stream(long[:4096], long[-8192:]).tokens is None
+    assert parse_stream(long[:4096], long[-8192:]).tokens is None
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -122,15 +122,15 @@ def test_parser_reads_image_event_usage_at_top_level_only(end: bytes) -> None:
     image = {"type": "image_generation.completed", "b64_json": "A" * 50_000, "size": "1024x1024"}
     long = events({"type": "image_generation.partial_image", "b64_json": "A" * 9000}, {**image, "usage": told})
     long = long.replace(b"\n", end)
-    assert of_stream(long[:4096], long[-8192:]).tokens == TokenCounts(50, 0, 0, 4000)
+    assert parse_stream(long[:4096], long[-8192:]).tokens == TokenCounts(50, 0, 0, 4000)
     deeper = events({**image, "image": {"size": 1, "usage": told}}).replace(b"\n", end)
-    assert of_stream(deeper[:4096], deeper[-8192:]).tokens is None
+    assert parse_stream(deeper[:4096], deeper[-8192:]).tokens is None
 
 
 def test_parser_reads_partial_usage_of_a_cut_message_stream() -> None:
     """Its output is what came until then."""
     stream = message_stream("Hel", "lo", ends=False)
-    assert of_stream(stream) == AnswerFacts(TokenCounts(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
+    assert parse_stream(stream) == AnswerFacts(TokenCounts(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
 
 
 ODD = {
@@ -149,11 +149,11 @@ def test_parser_reads_usage_beside_invalid_surrogates(plain: bytes, odd: bytes, 
     orders = (CHAT, dict(reversed(CHAT.items())), {**CHAT, "choices": [{"usage": USAGE}, *CHAT["choices"]]})  # type: ignore[misc]
     for answer in orders:
         body = text({"filling": filling, **answer}).replace(plain, odd)
-        assert odd in body and of_whole(body) == WHOLE["chat"][1]
+        assert odd in body and parse_whole(body) == WHOLE["chat"][1]
     response = {**RESPONSE, "output": [{"index": 0, "text": "Hello!" + filling}]}
     stream = response_stream("Hello!", response=response).replace(plain, odd)
-    assert of_stream(stream) == STREAMS["response"][1]
-    assert text_tokens(events(CHAT_CHUNK).replace(plain, odd), None, 100) >= 1
+    assert parse_stream(stream) == STREAMS["response"][1]
+    assert estimate_stream_tokens(events(CHAT_CHUNK).replace(plain, odd), None, 100) >= 1
 
 
 HOSTILE = {
@@ -172,10 +172,10 @@ HOSTILE = {
 def test_usage_lookalikes_in_the_answer_are_ignored(answer: dict[str, object], filling: str) -> None:
     """Not even where it looks like one."""
     for body in (text({"filling": filling, **answer}), text({**answer, "filling": filling})):
-        assert of_whole(body).tokens is None
-        assert of_whole(body[:1000], body[-5000:]).tokens is None
+        assert parse_whole(body).tokens is None
+        assert parse_whole(body[:1000], body[-5000:]).tokens is None
     stream = events({"filling": filling, **answer}, done=True)
-    assert of_stream(stream).tokens is None
+    assert parse_stream(stream).tokens is None
 
 
 @pytest.mark.parametrize(
@@ -183,24 +183,24 @@ def test_usage_lookalikes_in_the_answer_are_ignored(answer: dict[str, object], f
 )
 def test_malformed_answer_body_yields_no_usage(body: bytes) -> None:
     """It is estimated."""
-    assert of_whole(body) == AnswerFacts()
-    assert of_stream(body) == AnswerFacts()
+    assert parse_whole(body) == AnswerFacts()
+    assert parse_stream(body) == AnswerFacts()
 
 
 def test_parser_does_not_parse_answers_with_too_many_values() -> None:
     """A whole answer of 600,000 lists is not parsed; its beginning and its end are."""
     many = b"[" + b"[]," * 300_000 + b"[]]"
-    assert of_whole(b'{"x":%b,"usage":{"prompt_tokens":3},"y":%b}' % (many, many)).tokens is None
-    assert of_whole(b'{"usage":{"prompt_tokens":3},"x":%b}' % many).tokens == TokenCounts(3)
+    assert parse_whole(b'{"x":%b,"usage":{"prompt_tokens":3},"y":%b}' % (many, many)).tokens is None
+    assert parse_whole(b'{"usage":{"prompt_tokens":3},"x":%b}' % many).tokens == TokenCounts(3)
     body = b'{"x":%b,"model":"m","usage":{"prompt_tokens":3}}' % many
-    assert of_whole(body[:4096], body[-4096:]) == of_whole(body) == AnswerFacts(TokenCounts(3), "m")
+    assert parse_whole(body[:4096], body[-4096:]) == parse_whole(body) == AnswerFacts(TokenCounts(3), "m")
 
 
 def test_invalid_model_name_is_dropped_from_answer_facts() -> None:
     """It would be a label of metrics and a row of the store."""
     for model in ("x" * 201, "a\nb", "\x1b[0m"):
         body = text({"model": model, "usage": USAGE})
-        assert of_whole(body) == AnswerFacts(TokenCounts(19, 0, 0, 10), "")
+        assert parse_whole(body) == AnswerFacts(TokenCounts(19, 0, 0, 10), "")
 
 
 json_values = st.recursive(
@@ -216,9 +216,9 @@ def test_truncated_answer_yields_the_full_answers_usage_or_none(answer: dict[str
     if "usage" in answer:
         answer["usage"] = {"prompt_tokens": 77, "x": answer["usage"]}
     body = text({**answer, "last": {"usage": {"prompt_tokens": 5}}})
-    whole = of_whole(body)
+    whole = parse_whole(body)
     assert whole.tokens == (TokenCounts(77) if "usage" in answer else None)
-    part = of_whole(body[:kept], body[-kept:])
+    part = parse_whole(body[:kept], body[-kept:])
     assert part.tokens in (None, whole.tokens)
 
 
@@ -240,16 +240,16 @@ def test_truncated_answer_yields_the_full_answers_usage_or_none(answer: dict[str
 )
 def test_text_tokens_are_estimated_at_four_bytes_each(stream: bytes, tokens: int) -> None:
     """Four bytes of text are a token, and an event with a text is at least one."""
-    assert text_tokens(stream, None, len(stream)) == tokens
+    assert estimate_stream_tokens(stream, None, len(stream)) == tokens
 
 
 def test_long_stream_token_estimate_scales_with_its_length() -> None:
     """Within a few percent where all events are alike."""
     stream = chat_stream(*["word and word"] * 1000)
     for head, tail in ((stream, None), (stream[:4096], stream[-20_000:])):
-        assert 3200 <= text_tokens(head, tail, len(stream)) <= 3300
-    assert text_tokens(b"x", b"no event", 9) == 0
-    assert text_tokens(b"x", b"no event", 90) == 21
+        assert 3200 <= estimate_stream_tokens(head, tail, len(stream)) <= 3300
+    assert estimate_stream_tokens(b"x", b"no event", 9) == 0
+    assert estimate_stream_tokens(b"x", b"no event", 90) == 21
 
 
 EMPTY = chat_stream(*[""] * 200)[: -len("data: [DONE]\n\n")]
@@ -258,11 +258,11 @@ EMPTY = chat_stream(*[""] * 200)[: -len("data: [DONE]\n\n")]
 def test_token_estimate_uses_stream_start_when_end_has_no_text() -> None:
     """That of the beginning stands for it, and if there is none, all that is missing may be text."""
     stream = chat_stream(*["word and word"] * 1000)[: -len("data: [DONE]\n\n")] + EMPTY
-    assert text_tokens(stream[:4096], EMPTY, len(stream)) >= 3250
-    assert 800 <= text_tokens(chat_stream("abcd" * 1000, *[""] * 400), None, 0) <= 1200
-    assert text_tokens(chat_stream("abcd", *[""] * 400), None, 0) >= 1
+    assert estimate_stream_tokens(stream[:4096], EMPTY, len(stream)) >= 3250
+    assert 800 <= estimate_stream_tokens(chat_stream("abcd" * 1000, *[""] * 400), None, 0) <= 1200
+    assert estimate_stream_tokens(chat_stream("abcd", *[""] * 400), None, 0) >= 1
     stream = EMPTY + chat_stream("x" * 100_000) + EMPTY
-    assert text_tokens(EMPTY[:4096], EMPTY, len(stream)) >= 25_000
+    assert estimate_stream_tokens(EMPTY[:4096], EMPTY, len(stream)) >= 25_000
 
 
 def in_order(*, instructions: int, tools: int, output: int, **more: object) -> dict[str, object]:
@@ -304,7 +304,7 @@ def test_parser_finds_response_model_behind_long_instructions(instructions: int,
     """In a stream and in a whole one, of which no more is kept than needed; never the model that a client wrote."""
     response = in_order(instructions=instructions, tools=tools, output=output)
     said = AnswerFacts(TokenCounts(20_000, 0, 0, 1000), "gpt-4.1")
-    for body, read in ((response_stream("a", "b", response=response), of_stream), (text(response), of_whole)):
+    for body, read in ((response_stream("a", "b", response=response), parse_stream), (text(response), parse_whole)):
         kept = AnswerBuffer()
         for start in range(0, len(body), 1000):
             kept.keep(body[start : start + 1000])
@@ -317,11 +317,11 @@ def test_parser_reads_model_from_any_stream_event(gone: bool) -> None:
     first = {"choices": [], "model": "", "prompt_filter_results": []}
     comments = b": PROCESSING\n\n" * 400
     stream = comments + events(first) + chat_stream("a", "b", usage=USAGE, model="gpt-4.1")
-    assert of_stream(stream) == AnswerFacts(TokenCounts(19, 0, 0, 10), "gpt-4.1")
+    assert parse_stream(stream) == AnswerFacts(TokenCounts(19, 0, 0, 10), "gpt-4.1")
     without = comments + chat_stream("a", "b", model="gpt-4.1")
-    assert of_stream(*((comments[:4096], without[-500:]) if gone else (without,))) == AnswerFacts(None, "gpt-4.1")
+    assert parse_stream(*((comments[:4096], without[-500:]) if gone else (without,))) == AnswerFacts(None, "gpt-4.1")
 
 
 def test_parser_reads_usage_before_chunks_without_usage() -> None:
     stream = chat_stream("a", usage=USAGE)[: -len("data: [DONE]\n\n")] + EMPTY
-    assert of_stream(stream).tokens == TokenCounts(19, 0, 0, 10)
+    assert parse_stream(stream).tokens == TokenCounts(19, 0, 0, 10)

@@ -22,7 +22,7 @@ from gateway.api.request import (
 from gateway.api.views import json_answer, page_answer
 from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import parse_terms
-from gateway.auth.key_view import KeyView, configured_key_view, key_view, new_key_view
+from gateway.auth.key_view import KeyView, build_key_view, configured_key_view, new_key_view
 from gateway.config import Settings
 from gateway.config.values.units import parse_duration
 from gateway.contracts.caller import Caller
@@ -134,7 +134,7 @@ class KeyPages:
         return answer
 
     def _view(self, key: StoredKey) -> KeyView:
-        return key_view(key, now_s=self._clock.time())
+        return build_key_view(key, now_s=self._clock.time())
 
 
 async def _read_json_object(request: web.Request, caller: Caller) -> Json:

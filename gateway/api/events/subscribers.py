@@ -15,7 +15,7 @@ import orjson
 
 from gateway.contracts.storage.journal import RunEvent
 from gateway.contracts.storage.store import Json
-from gateway.http.client_frames import frame_head
+from gateway.http.client_frames import build_frame_head
 from gateway.runs.decision_messages import ADDED
 
 #: A client that is so many events behind does not read.
@@ -150,4 +150,4 @@ def encode_event(event: RunEvent) -> bytes:
 
 def _frame(text: bytes) -> bytes:
     """Return a text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
-    return frame_head(_TEXT, len(text)) + text
+    return build_frame_head(_TEXT, len(text)) + text

@@ -36,7 +36,7 @@ from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.events import extract_payloads
 from gateway.dialects.responses.request import ResponseRequest, parse_request_body
 from gateway.http.client_frames import ClientFrames
-from gateway.http.error_response import new_request_id
+from gateway.http.error_response import generate_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import note
 from gateway.lanes.websocket import PageSocket, websocket
@@ -88,7 +88,7 @@ class SocketResponses:
                         del message  # it is as large as a body, and the next one may come late
             except TimeoutError:
                 text = "This WebSocket has been open for its longest time: open a new one."
-                request_id = new_request_id()
+                request_id = generate_request_id()
                 log.info("a WebSocket for responses has been open for its longest time, request id %s", request_id)
                 await connection.complain(GatewayError("websocket_connection_limit_reached", text), request_id)
             finally:
@@ -122,7 +122,7 @@ class _Connection:
     async def _answer(self, content: bytes | None) -> None:
         """Answer a message, be it with an error, which has the request id of the log."""
         with self._socket.turn():
-            self._request[REQUEST_ID] = new_request_id()
+            self._request[REQUEST_ID] = generate_request_id()
             failed = True
             try:
                 failed = await self._turn(content)

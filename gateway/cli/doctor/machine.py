@@ -16,7 +16,7 @@ from gateway.cli.doctor.findings import Finding
 from gateway.cli.operator.remote import build_connection
 from gateway.config import LoadedConfig, Settings
 from gateway.contracts.storage.store import StoreAddress
-from gateway.registry.stores import store_address
+from gateway.registry.stores import get_store_address
 
 #: Files beside the connections of clients: logs, stores, pipes of MCP servers.
 _OTHER_FILES: Final = 200
@@ -35,7 +35,7 @@ def examine_machine(loaded: LoadedConfig, *, now_s: float) -> Iterator[Finding]:
     yield _user()
     yield _descriptors(settings)
     yield _address(settings)
-    yield from _disk(store_address(settings, folder=loaded.folder))
+    yield from _disk(get_store_address(settings, folder=loaded.folder))
     yield from _keys(settings, now_s=now_s)
 
 

@@ -8,7 +8,7 @@ from gateway.aio.clock import SystemClock, until_set
 from gateway.cli.doctor.findings import Finding
 from gateway.config import Settings
 from gateway.mcp.servers import ServerStatus
-from gateway.registry.stores import scratch_store
+from gateway.registry.stores import build_scratch_store
 from gateway.server.context_lane import make_servers
 from gateway.telemetry.counters import ContextCounters
 
@@ -18,7 +18,7 @@ async def examine_services(settings: Settings, *, timeout_s: float) -> AsyncIter
     enabled = {name: server for name, server in settings.mcp.servers.items() if server.enabled}
     if not enabled:
         return
-    store = scratch_store()
+    store = build_scratch_store()
     await store.open()
     servers = make_servers(store, worker="doctor", counters=ContextCounters(), clock=SystemClock())
     stirred, began_s = asyncio.Event(), time.monotonic()

@@ -16,7 +16,7 @@ from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint_state import Member
-from gateway.upstream.health import HealthRules, check_request
+from gateway.upstream.health import HealthRules, build_check_request
 
 #: A clock that is further off makes tokens, keys with an end and traces wrong. `Date` has whole seconds.
 _SKEW_S: Final = 30.0
@@ -52,7 +52,7 @@ async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResul
     call, began_s = UpstreamCall(member.pool, method=b"GET"), time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):
-            head = await call.send(check_request(member.pool.endpoint, HealthRules().path))
+            head = await call.send(build_check_request(member.pool.endpoint, HealthRules().path))
     except TimeoutError:
         text = f"no answer within {timeout_s:g} s"
         return _ProbeResult(Finding("fail", about, text, "is it loading a model? Try again with --timeout 60"))

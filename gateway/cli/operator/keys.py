@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from gateway.aio.clock import SystemClock
 from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import parse_terms
-from gateway.auth.key_view import key_view, new_key_view
+from gateway.auth.key_view import build_key_view, new_key_view
 from gateway.cli.commands import (
     CommandError,
     Commands,
@@ -145,7 +145,7 @@ def _revoke(args: argparse.Namespace) -> Iterator[str]:
             key = await issuer.revoke(key_id, tenant=tenant, by=None, via="cli")
             lines.append(f"{key_id}  revoked")
             while key.rotated_from is not None and (older := await store.key(key.rotated_from, tenant=tenant)):
-                key, view = older, dump_view(key_view(older, now_s=time.time()))
+                key, view = older, dump_view(build_key_view(older, now_s=time.time()))
                 if view["state"] == "valid":
                     lines.append(_still_valid(key.id, word(view, "expires")))
         return lines

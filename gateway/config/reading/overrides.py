@@ -25,7 +25,7 @@ _FLAGS = frozenset({"listen", "port", "workers", "upstream"})
 def apply_variables(document: Document, environ: Mapping[str, str], *, root: type[Section]) -> None:
     """Lay every `GATEWAY__...` variable over the draft, shorter paths first."""
     seen: dict[str, str] = {}
-    for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_order):
+    for name in sorted((name for name in environ if name.upper().startswith(_PREFIX)), key=_get_sort_key):
         if not is_utf_8(name + environ[name]):
             document.complain_about(name.encode("utf-8", "backslashreplace").decode(), "is not valid UTF-8")
             continue
@@ -34,8 +34,8 @@ def apply_variables(document: Document, environ: Mapping[str, str], *, root: typ
             document.complain_about(name, f"is also set as {twin}: upper and lower case are the same here")
             continue
         try:
-            path = _locate(document, name[len(_PREFIX) :].split("__"), root=root)
-            value = _read(environ[name], find_type(root, path))
+            path = _resolve_path(document, name[len(_PREFIX) :].split("__"), root=root)
+            value = _parse_value(environ[name], find_type(root, path))
         except ValueError as error:
             document.complain_about(name, str(error))
             continue
@@ -79,12 +79,12 @@ def _apply_port(document: Document, value: object) -> None:
     document.put(("listen",), str(Address(host, port)), place=place)
 
 
-def _order(name: str) -> list[tuple[int, str]]:
+def _get_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key that orders indexes by number, so that a list can be filled from its beginning."""
     return [(int(part), "") if _INDEX.match(part) else (-1, part.upper()) for part in name.split("__")]
 
 
-def _locate(document: Document, segments: list[str], *, root: type[Section]) -> KeyPath:
+def _resolve_path(document: Document, segments: list[str], *, root: type[Section]) -> KeyPath:
     """Return the path that a variable means: keys in any case, list entries by number."""
     path: KeyPath = ()
     for segment in segments:
@@ -97,17 +97,18 @@ def _locate(document: Document, segments: list[str], *, root: type[Section]) -> 
                 raise ValueError(f"{format_path(path)} is a list of {length}: expected a number from 0 to {length}")
             path = (*path, int(segment))
         elif node is None or isinstance(node, dict):
-            path = (*path, _matching_key(node or {}, segment))
+            path = (*path, _find_matching_key(node or {}, segment))
         else:
             raise ValueError(f"{format_path(path)} is neither a section nor a list")
     return path
 
 
-def _matching_key(node: Mapping[str, object], segment: str) -> str:
+def _find_matching_key(node: Mapping[str, object], segment: str) -> str:
+    """Return the key of a section that a segment names in any letter case, else the segment."""
     return next((key for key in node if key.casefold() == segment.casefold()), segment.lower())
 
 
-def _read(text: str, annotation: object) -> object:
+def _parse_value(text: str, annotation: object) -> object:
     """Read a list or a section as YAML, and take a single value as it is. `null` and `~` mean None."""
     if annotation is not None and is_collection(annotation):
         source = parse(text, environ=None)
@@ -116,10 +117,10 @@ def _read(text: str, annotation: object) -> object:
         return source.tree
     if text in {"null", "~"}:
         return None
-    return _read_free(text) if annotation in (None, object) else MaskedText(text)
+    return _parse_free_value(text) if annotation in (None, object) else MaskedText(text)
 
 
-def _read_free(text: str) -> object:
+def _parse_free_value(text: str) -> object:
     """Read a value of a plugin, whose type is not known here, as the file would be read."""
     if text.startswith(("[", "{", '"', "'")):
         source = parse(text, environ=None)

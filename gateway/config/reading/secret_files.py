@@ -27,7 +27,7 @@ _MAX_SECRET_BYTES = 64 * 1024
 
 def read_companions(document: Document) -> None:
     """Put the content of each `*_file` where the secret itself would stand."""
-    for path in list(companions(document)):
+    for path in list(list_companions(document)):
         _read_companion(document, path)
     of_features = (headers for feature in collect_checks() for headers in feature.secret_headers)
     for headers in (*HEADERS_WITH_FILES, *of_features):
@@ -38,7 +38,7 @@ def read_companions(document: Document) -> None:
                 document.drop(path)
 
 
-def companions(document: Document) -> Iterator[KeyPath]:
+def list_companions(document: Document) -> Iterator[KeyPath]:
     """Yield the path of each `*_file` that is given."""
     for pattern in SECRETS_WITH_FILES:
         yield from document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")
@@ -64,6 +64,7 @@ def _is_built_in_tool_setting(path: KeyPath) -> bool:
 
 
 def _read_companion(document: Document, path: KeyPath) -> None:
+    """Put the secret in a file at the path of its key, or report the fault of the file."""
     secret_path = (*path[:-1], str(path[-1]).removesuffix(COMPANION_SUFFIX))
     if document.get(*secret_path) is not None:
         document.complain(path, f"{secret_path[-1]!r} is given as well: keep one of the two", key=True)

@@ -118,27 +118,29 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
         mark = _build_mark(text, unprintable.start())
         source.faults.append(Fault(mark, (), f"the character U+{ord(unprintable[0]):04X} is not allowed in YAML"))
         return source
-    reader = _Reader(source, yaml.parse(_veil_references(text), Loader=_LOADER), environ=environ)
+    reader = _Reader(source, yaml.parse(_mask_references(text), Loader=_LOADER), environ=environ)
     try:
         source.tree = reader.document()
         source.complete = True
     except _UnusableError as error:
         source.faults.append(error.fault)
     except yaml.MarkedYAMLError as error:
-        source.faults.append(_syntax_fault(text, error))
+        source.faults.append(_build_syntax_fault(text, error))
     return source
 
 
-def _veil_references(text: str) -> str:
+def _mask_references(text: str) -> str:
     """Replace each reference in `text` by private characters, one for one, so that every place stays the same."""
-    return _REFERENCE.sub(lambda match: "".join(_veil(char) for char in match[0]), text)
+    return _REFERENCE.sub(lambda match: "".join(_mask_char(char) for char in match[0]), text)
 
 
-def _veil(char: str) -> str:
+def _mask_char(char: str) -> str:
+    """Return the private character that stands for an ASCII character of a reference."""
     return chr(_PRIVATE_BASE + ord(char)) if char.isascii() else char
 
 
-def _unveil(text: str) -> str:
+def _restore_text(text: str) -> str:
+    """Return a text with its private characters replaced by the ones they stand for."""
     return _PRIVATE.sub(lambda match: chr(ord(match[0]) - _PRIVATE_BASE), text)
 
 
@@ -172,68 +174,74 @@ class _Reader:
         self._deepest = 0
 
     def document(self) -> object:
+        """Return the tree of the one document. Raises _UnusableError for a second one."""
         tree: object = None
         documents = 0
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _UnusableError(_mark(event), (), "a second document begins here: one is read")
-                tree = self._node(next(self._events), ())
+                    raise _UnusableError(_get_mark(event), (), "a second document begins here: one is read")
+                tree = self._read_node(next(self._events), ())
         return tree
 
-    def _node(self, event: yaml.Event, path: KeyPath) -> object:
-        self._source.values.setdefault(path, _mark(event))
+    def _read_node(self, event: yaml.Event, path: KeyPath) -> object:
+        """Return the value of the node that begins with an event, and note its place and its size."""
+        self._source.values.setdefault(path, _get_mark(event))
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, path)
+            return self._read_alias(event, path)
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
-        self._count(event, path, values=1, depth=len(path))
+        self._count_values(event, path, values=1, depth=len(path))
         if event.anchor is None:
-            return self._content(event, path)
+            return self._read_content(event, path)
         self._anchors[event.anchor] = None
         values_before, deepest_before = self._values - 1, self._deepest
         self._deepest = len(path)
-        value = self._content(event, path)
+        value = self._read_content(event, path)
         self._anchors[event.anchor] = _AnchorValue(value, self._values - values_before, self._deepest - len(path))
         self._deepest = max(self._deepest, deepest_before)
         return value
 
-    def _content(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, path: KeyPath) -> object:
+    def _read_content(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, path: KeyPath) -> object:
+        """Return the value of a scalar, mapping or sequence, and report a tag on it."""
         if event.tag is not None and event.tag != "!":
-            self._fault(event, path, "tags such as !!str or !name are not used here: remove it")
+            self._add_fault(event, path, "tags such as !!str or !name are not used here: remove it")
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, path)
-        return self._mapping(path) if isinstance(event, yaml.MappingStartEvent) else self._sequence(path)
+            return self._read_scalar(event, path)
+        return self._read_mapping(path) if isinstance(event, yaml.MappingStartEvent) else self._read_sequence(path)
 
-    def _sequence(self, path: KeyPath) -> list[object]:
+    def _read_sequence(self, path: KeyPath) -> list[object]:
+        """Return the items of a sequence, up to its end event."""
         items: list[object] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._node(event, (*path, len(items))))
+            items.append(self._read_node(event, (*path, len(items))))
         return items
 
-    def _mapping(self, path: KeyPath) -> dict[str, object]:
+    def _read_mapping(self, path: KeyPath) -> dict[str, object]:
+        """Return the entries of a mapping, up to its end event. Report repeated and merge keys."""
         entries: dict[str, object] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                raise _UnusableError(_mark(event), path, "a key must be plain text")
-            key = _unveil(event.value)
+                raise _UnusableError(_get_mark(event), path, "a key must be plain text")
+            key = _restore_text(event.value)
             key_path = (*path, key)
-            self._count(event, key_path, values=1, depth=len(path))
+            self._count_values(event, key_path, values=1, depth=len(path))
             if key == "<<" and not event.style:
-                self._fault(event, key_path, "merge keys (<<) are not used here: write the keys out")
+                self._add_fault(event, key_path, "merge keys (<<) are not used here: write the keys out")
             if key not in entries:
-                self._source.keys[key_path] = _mark(event)
-                entries[key] = self._node(next(self._events), key_path)
+                self._source.keys[key_path] = _get_mark(event)
+                entries[key] = self._read_node(next(self._events), key_path)
                 continue
             first = self._source.keys[key_path]
-            self._fault(event, key_path, f"this key is already at {first.line}:{first.column}: keep one of the two")
-            self._node(next(self._events), key_path)
+            self._add_fault(event, key_path, f"this key is already at {first.line}:{first.column}: keep one of the two")
+            self._read_node(next(self._events), key_path)
         entries.pop("<<", None)
         return entries
 
-    def _scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> object:
+    def _read_scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> object:
+        """Return the value of a scalar, with its references replaced; BROKEN after a reported fault."""
         is_plain = not event.style
-        text = _unveil(event.value)
+        text = _restore_text(event.value)
         try:
             if self._environ is not None and "$" in text:
                 expanded = expand(text, environ=self._environ)
@@ -243,38 +251,40 @@ class _Reader:
             return resolve_plain(text) if is_plain else text
         except InterpolationError as error:
             for message in error.messages:
-                self._fault(event, path, message)
+                self._add_fault(event, path, message)
         except ValueError as error:
-            self._fault(event, path, str(error))
+            self._add_fault(event, path, str(error))
         return BROKEN
 
-    def _alias(self, event: yaml.AliasEvent, path: KeyPath) -> object:
+    def _read_alias(self, event: yaml.AliasEvent, path: KeyPath) -> object:
+        """Return the value that an alias stands for; BROKEN after a reported fault."""
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
-            raise _UnusableError(_mark(event), path, f"more than {MAX_ALIASES} aliases")
+            raise _UnusableError(_get_mark(event), path, f"more than {MAX_ALIASES} aliases")
         if event.anchor not in self._anchors:
-            self._fault(event, path, f"the alias *{event.anchor} has no anchor &{event.anchor} above it")
+            self._add_fault(event, path, f"the alias *{event.anchor} has no anchor &{event.anchor} above it")
             return BROKEN
         known = self._anchors[event.anchor]
         if known is None:
-            self._fault(event, path, f"the alias *{event.anchor} stands inside of what it names")
+            self._add_fault(event, path, f"the alias *{event.anchor} stands inside of what it names")
             return BROKEN
-        self._count(event, path, values=known.values, depth=len(path) + known.height)
+        self._count_values(event, path, values=known.values, depth=len(path) + known.height)
         return known.value
 
-    def _count(self, event: yaml.Event, path: KeyPath, *, values: int, depth: int) -> None:
+    def _count_values(self, event: yaml.Event, path: KeyPath, *, values: int, depth: int) -> None:
+        """Count values and depth. Raises _UnusableError beyond MAX_VALUES or MAX_DEPTH."""
         self._values += values
         self._deepest = max(self._deepest, depth)
         if self._deepest > MAX_DEPTH:
-            raise _UnusableError(_mark(event), path, f"nested deeper than {MAX_DEPTH} levels")
+            raise _UnusableError(_get_mark(event), path, f"nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
-            raise _UnusableError(_mark(event), path, f"more than {MAX_VALUES} values, aliases expanded")
+            raise _UnusableError(_get_mark(event), path, f"more than {MAX_VALUES} values, aliases expanded")
 
-    def _fault(self, event: yaml.Event, path: KeyPath, message: str) -> None:
-        self._source.faults.append(Fault(_mark(event), path, message))
+    def _add_fault(self, event: yaml.Event, path: KeyPath, message: str) -> None:
+        self._source.faults.append(Fault(_get_mark(event), path, message))
 
 
-def _mark(event: yaml.Event) -> Mark:
+def _get_mark(event: yaml.Event) -> Mark:
     place = event.start_mark
     return Mark(place.line + 1, place.column + 1) if place else Mark(1, 1)
 
@@ -283,7 +293,8 @@ def _build_mark(text: str, index: int) -> Mark:
     return Mark(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
-def _syntax_fault(text: str, error: yaml.MarkedYAMLError) -> Fault:
+def _build_syntax_fault(text: str, error: yaml.MarkedYAMLError) -> Fault:
+    """Return the fault of a syntax error, with its place and a hint about tabs or quotes."""
     place = error.problem_mark or error.context_mark
     mark = Mark(place.line + 1, place.column + 1) if place else Mark(1, 1)
     lines = text.splitlines()

@@ -98,9 +98,9 @@ class DefaultEntries:
     entries: JsonObject
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._add, handler(source))
+        return core_schema.no_info_before_validator_function(self._add_default_entries, handler(source))
 
-    def _add(self, declared: object) -> object:
+    def _add_default_entries(self, declared: object) -> object:
         return {**self.entries, **declared} if isinstance(declared, dict) else declared
 
 

@@ -30,11 +30,11 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_means_default(cls, tree: object) -> object:
-        """Take an empty section for its defaults: `limits:` with every line below it commented out is null to YAML."""
+    def _replace_empty(cls, tree: object) -> object:
+        """Replace a null section by an empty one, as YAML reads a section of comments only."""
         if not isinstance(tree, dict):
             return tree
-        collections = _collections(cls)
+        collections = _list_optional_collections(cls)
         sections: dict[object, object] = {key: {} for key, is_one in collections.items() if is_one}
         return sections | {key: value for key, value in tree.items() if value is not None or key not in collections}
 
@@ -61,7 +61,7 @@ class PluginUse(Section):
 
 
 @cache
-def _collections(section: type[Section]) -> dict[str, bool]:
+def _list_optional_collections(section: type[Section]) -> dict[str, bool]:
     """Return the optional keys of `section` with a list or a section that cannot be null. True: a section."""
     return {
         field.alias or name: is_section(strip(field.annotation))

@@ -71,7 +71,7 @@ class ToolsSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_keys(cls, tree: object) -> object:
+    def _add_keys(cls, tree: object) -> object:
         """Give each entry its key. A built-in tool that is null is off, and reported by `config.checks`."""
         if not isinstance(tree, dict):
             return tree

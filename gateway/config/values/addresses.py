@@ -50,6 +50,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
+        """Return whether the host is localhost or a loopback address."""
         if self.host.rstrip(".").lower() == "localhost":
             return True
         try:
@@ -75,6 +76,7 @@ def parse_address(value: object) -> Address:
 
 
 def _check_host(host: str, *, bracketed: bool) -> None:
+    """Raise ValueError for a host that is neither an IP address nor a host name."""
     if bracketed or _DIGITS_AND_DOTS.match(host):
         try:
             ipaddress.IPv6Address(host) if bracketed else ipaddress.IPv4Address(host)
@@ -163,7 +165,7 @@ def parse_variable(value: object) -> Secret:
     return value if isinstance(value, Secret) else Secret(parse_text(value))
 
 
-def _secret_matching(pattern: re.Pattern[str], message: str) -> Callable[[object], Secret]:
+def _build_secret_parser(pattern: re.Pattern[str], message: str) -> Callable[[object], Secret]:
     """Return the parser of secrets that fit `pattern`; `message` is its error."""
 
     def parse(value: object) -> Secret:
@@ -175,12 +177,14 @@ def _secret_matching(pattern: re.Pattern[str], message: str) -> Callable[[object
     return parse
 
 
-parse_credential = _secret_matching(
+parse_credential = _build_secret_parser(
     _CREDENTIAL, "a key has only visible ASCII characters and no spaces: write it without a word like 'Bearer'"
 )
-parse_header_value = _secret_matching(_HEADER_VALUE, "the value of a header is one line of visible ASCII characters")
+parse_header_value = _build_secret_parser(
+    _HEADER_VALUE, "the value of a header is one line of visible ASCII characters"
+)
 #: Parses the URL of a store. Its scheme is the name of a plugin.
-parse_store = _secret_matching(_STORE, "expected a URL whose scheme names a store, such as sqlite:///FILE")
+parse_store = _build_secret_parser(_STORE, "expected a URL whose scheme names a store, such as sqlite:///FILE")
 
 
 def parse_secret_url(value: object) -> Secret:

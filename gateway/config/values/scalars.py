@@ -10,7 +10,7 @@ from gateway.config.file_access import refused_access
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import MaskedText, mask
 from gateway.config.values.value import PathLeaf, ValueType, between, describe_kind
-from gateway.text.names import reserved_for_callers, unfit
+from gateway.text.names import find_reserved_name, find_unfit_reason
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
@@ -21,6 +21,7 @@ LONGEST_LABEL = 128
 
 
 def parse_text(value: object) -> str:
+    """Parse a text. Raises ValueError for numbers, flags and invalid UTF-8."""
     if isinstance(value, bool | int | float):
         raise ValueError(f"expected text, found {describe_kind(value)}: put it in quotes")
     if not isinstance(value, str):
@@ -46,6 +47,7 @@ def parse_flag(value: object) -> bool:
 
 
 def parse_count(value: object) -> int:
+    """Parse a whole number, also from text of digits."""
     if isinstance(value, str) and _COUNT.match(value.strip()):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -90,7 +92,7 @@ def parse_shown_name(value: object) -> str:
     name = parse_label(value)
     if (plain := normalize("NFKC", name).strip()) != name:
         raise ValueError(f"names that look the same would be two: write the plain form {plain!r} of this one")
-    if (problem := unfit(name)) is not None:
+    if (problem := find_unfit_reason(name)) is not None:
         raise ValueError(f"the name {problem}: choose another one")
     return name
 
@@ -98,7 +100,7 @@ def parse_shown_name(value: object) -> str:
 def parse_caller_name(value: object) -> str:
     """Parse the name of a key."""
     name = parse_shown_name(value)
-    if (reserved := reserved_for_callers(name)) is not None:
+    if (reserved := find_reserved_name(name)) is not None:
         what = "is" if name == reserved else f"looks like {reserved!r}, which is"
         raise ValueError(f"the name {what} the gateway's own in lists and in the audit log: choose another one")
     return name
@@ -120,6 +122,7 @@ def parse_path(value: object, folder: Path) -> Path:
 
 
 def parse_existing_file(value: object, folder: Path) -> Path:
+    """Parse the path of a file that exists and that others cannot write."""
     path = parse_path(value, folder)
     try:
         is_file = path.is_file()

@@ -83,12 +83,12 @@ _DURATION_PATTERN = r"^[0-9.]+(ms|s|m|h)?$|" + REFERENCE
 _SIZE_PATTERN = r"^[0-9]+(B|KiB|MiB|GiB)?$|" + REFERENCE
 
 
-def _duration(kind: str, parse: Callable[[object], float]) -> ValueType:
+def _build_duration_type(kind: str, parse: Callable[[object], float]) -> ValueType:
     return ValueType(kind=kind, parse=parse, write=format_duration, json_type="number", pattern=_DURATION_PATTERN)
 
 
-Duration = Annotated[float, _duration("duration", parse_positive_duration)]
-DurationOrZero = Annotated[float, _duration("duration, 0 allowed", parse_duration)]
+Duration = Annotated[float, _build_duration_type("duration", parse_positive_duration)]
+DurationOrZero = Annotated[float, _build_duration_type("duration, 0 allowed", parse_duration)]
 
 Share = Annotated[
     float,

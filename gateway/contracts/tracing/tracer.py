@@ -117,8 +117,8 @@ class Tracer:
         """Return a new span below one of this program; None: at the top of a new trace."""
         if parent is None:
             drawn = getrandbits(128) or 1
-            return TraceContext(f"{drawn:032x}", new_span_id(), drawn % (1 << _BITS) < self._below)
-        return TraceContext(parent.trace_id, new_span_id(), parent.sampled, parent.state, parent.span_id)
+            return TraceContext(f"{drawn:032x}", generate_span_id(), drawn % (1 << _BITS) < self._below)
+        return TraceContext(parent.trace_id, generate_span_id(), parent.sampled, parent.state, parent.span_id)
 
     def find_trusted_sender(self, sender: TraceContext | None) -> TraceContext | None:
         """Return the span that a client names as a request's origin, if clients are trusted with that."""
@@ -128,7 +128,9 @@ class Tracer:
         """Return a new span of a request, below the span of its sender if that named one."""
         if sender is None:
             return self.below(None)
-        return TraceContext(sender.trace_id, new_span_id(), sender.sampled, sender.state, sender.span_id, remote=True)
+        return TraceContext(
+            sender.trace_id, generate_span_id(), sender.sampled, sender.state, sender.span_id, remote=True
+        )
 
     def begin(self, name: str, kind: Kind, attributes: dict[str, Attribute], *, parent: TraceContext | None) -> Span:
         """Begin a span below one of this program, or at the top of a trace. It has to be ended."""
@@ -156,7 +158,7 @@ class Tracer:
         span.end()
 
 
-def new_span_id() -> str:
+def generate_span_id() -> str:
     """Return a new id of a span."""
     return f"{getrandbits(64) or 1:016x}"
 

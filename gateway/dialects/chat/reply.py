@@ -16,7 +16,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
 from gateway.dialects.run_chunk_reader import TurnState
-from gateway.http.error_response import error_body
+from gateway.http.error_response import build_error_body
 from gateway.http.sse import event
 
 _END = b',"finish_reason":null}]}\n\n'
@@ -87,7 +87,7 @@ class Frames:
 
     def error(self, error: GatewayError, *, request_id: str) -> bytes:
         """Return the error as an event, without an end."""
-        return event(error_body(error, request_id=request_id))
+        return event(build_error_body(error, request_id=request_id))
 
     def _build_frame(self, delta: Mapping[str, object]) -> bytes:
         return self._before + orjson.dumps(delta) + _END

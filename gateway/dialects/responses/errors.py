@@ -3,6 +3,6 @@
 from typing import Final
 
 from gateway.dialects.dialect import WriteError
-from gateway.http.error_response import error_body
+from gateway.http.error_response import build_error_body
 
-ERRORS: Final[WriteError] = error_body
+ERRORS: Final[WriteError] = build_error_body

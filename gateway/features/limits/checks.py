@@ -14,7 +14,7 @@ from gateway.features.usage.section_prices import load_prices
 def check_limits(document: Document) -> None:
     """Report budgets without usage or prices; warn of limits of models that passthrough does not see."""
     records = document.get("usage", "enabled") is True
-    for path in _budgets(document):
+    for path in _list_budgets(document):
         if not records:
             document.complain(path, "is counted by usage, which is not recorded: set usage.enabled to true", key=True)
         elif str(path[-1]).startswith("cost_") and document.get("usage", "prices") is None:
@@ -48,14 +48,14 @@ def _warn_of_aliases(document: Document, path: KeyPath) -> None:
 
 def check_prices(document: Document, settings: Settings) -> None:
     """Warn of budgets that count models without a price. What is wrong in the file of prices is reported elsewhere."""
-    costs = [path for path in _budgets(document) if str(path[-1]).startswith("cost_")]
+    costs = [path for path in _list_budgets(document) if str(path[-1]).startswith("cost_")]
     if not costs:
         return
     try:
         prices = load_prices(settings.usage)
     except ConfigError:
         return
-    if not prices.has_all:
+    if not prices.covers_all_models:
         for path in costs:
             document.warn(
                 path,
@@ -64,7 +64,7 @@ def check_prices(document: Document, settings: Settings) -> None:
             )
 
 
-def _budgets(document: Document) -> Iterator[KeyPath]:
+def _list_budgets(document: Document) -> Iterator[KeyPath]:
     """Yield the path of each figure for a day or a month."""
     for owner in (
         ("keys", "*", "limits"),

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.features.usage.observer_meter import asks_model
+from gateway.features.usage.observer_meter import is_model_path
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, PassthroughFeature, PlannedRequest
-from gateway.lanes.path_normalization import may_make
+from gateway.lanes.path_normalization import may_act_as_post
 from gateway.limits.admission import Admission
 from gateway.limits.limit_rule import LimitRule
 from gateway.limits.limiter import Limiter
@@ -39,15 +39,15 @@ class LimitFeature(PassthroughFeature):
         limiter, upstream = self._limiter, request.upstream
         own = () if upstream is None else limiter.of_upstream(upstream)
         rules = (*limiter.of_caller(request.caller), *own)
-        if not rules and not self._is_open(request):
+        if not rules and not self._has_later_limits(request):
             return None
-        makes = may_make(request.head.method, has_body=request.head.has_body)
-        admission = Admission(limiter, rules, takes_tokens=asks_model(request.path, makes=makes))
+        makes = may_act_as_post(request.head.method, has_body=request.head.has_body)
+        admission = Admission(limiter, rules, takes_tokens=is_model_path(request.path, makes=makes))
         kind = LimitObserver if request.reads_tokens else ClosingLimitObserver
         return ObserverFactory(kind, admission, upstream is None)
 
-    def _is_open(self, request: PlannedRequest) -> bool:
-        """Return whether more limits follow, of the upstream or the model that a request turns out to be for."""
+    def _has_later_limits(self, request: PlannedRequest) -> bool:
+        """Return whether limits of the later upstream or model may apply, too."""
         if request.upstream is not None:
             return False
         return (
@@ -74,6 +74,7 @@ class LimitObserver(Observer):
         self._record = record
 
     def on_request(self, length: int, body: bytes, grows: bool) -> None:
+        """Reserve places and tokens for the request, by the length of its body."""
         admission = self._admission
         if grows:
             length = len(body)
@@ -84,6 +85,7 @@ class LimitObserver(Observer):
             self._parts = [(reservation, admission.rules)]
 
     def on_request_body(self, piece: bytes) -> None:
+        """Reserve more tokens as a body of unknown length grows. Raises GatewayError without room."""
         if not (self._grows and self._parts and self._admission.takes_tokens):
             return
         self._length += len(piece)
@@ -93,28 +95,30 @@ class LimitObserver(Observer):
                 assert isinstance(reservation, Reservation)
                 self._admission.limiter.reserve_more(reservation, rules, self._length // BYTES_A_TOKEN, shown=shown)
         finally:
-            self._join()
+            self._join_parts()
 
     def on_model(self, model: str, body: Sequence[bytes]) -> None:
+        """Reserve places in the rules of the model. Raises GatewayError without room."""
         rules = self._admission.limiter.of_model(model)
         self._body = tuple(body)
         if rules:
-            self._take_more(rules)
+            self._reserve_further(rules)
 
     def on_upstream(self, upstream: str) -> None:
+        """Reserve places in the rules of the upstream, and close the reservation of the previous one."""
         rules, parts = self._admission.limiter.of_upstream(upstream), self._parts
         assert parts is not None
         if rules:
-            self._take_more(rules)
+            self._reserve_further(rules)
         if self._has_upstream:
             before, _ = parts.pop(-2 if rules else -1)
-            self._join()
+            self._join_parts()
             before.close(tokens=0)
         self._has_upstream = bool(rules)
         self._body = ()
 
-    def _take_more(self, rules: tuple[LimitRule, ...]) -> None:
-        """Take a place in further rules. Raises GatewayError as `Limiter.reserve`, and takes none."""
+    def _reserve_further(self, rules: tuple[LimitRule, ...]) -> None:
+        """Reserve places in further rules, too. Raises GatewayError, and reserves none, without room."""
         admission = self._admission.with_rules(rules)
         shared = None if self._grows else admission.share(self._length)
         assert self._parts is not None
@@ -124,12 +128,13 @@ class LimitObserver(Observer):
         assert before is not None
         self._record.reservation = admission.join(before, more)
 
-    def _join(self) -> None:
+    def _join_parts(self) -> None:
         """Make one reservation of all parts."""
         assert self._parts is not None
         self._record.reservation = join_reservations(*[reservation for reservation, _ in self._parts])
 
     def on_tunnel(self) -> None:
+        """Keep the reservation for the tunnel; its tokens are not counted."""
         reservation, self._record.reservation = self._record.reservation, None
         assert reservation is not None
         self._of_tunnel = reservation.close(tokens=NEVER)

@@ -22,7 +22,7 @@ from gateway.lanes.passthrough.observers.observer import (
     PlannedRequest,
 )
 from gateway.lanes.passthrough.plan_records import PlanTarget
-from gateway.lanes.server_spans import find_sender, get_span_method, server_span
+from gateway.lanes.server_spans import build_server_span, find_sender, get_span_method
 from gateway.usage.tokens import RequestUsage, TokenCounts
 
 #: Outcomes of requests that no endpoint was asked for.
@@ -69,6 +69,7 @@ class TraceObserver(Observer):
         record.trace_id = trace.trace_id
 
     def on_attempt_started(self, target: PlanTarget) -> PlanTarget:
+        """Begin the span of an attempt, and add its trace context to the head if that is enabled."""
         if not self._follows_attempts:
             return target
         context = self._tracer.below(self._trace)
@@ -90,6 +91,7 @@ class TraceObserver(Observer):
         return False
 
     def _send_spans(self, outcome: str, error: GatewayError | None) -> None:
+        """Send the span of the exchange, and one span for each of its attempts."""
         record = self._record
         target, head = record.target, record.head
         if outcome not in _UNASKED:
@@ -109,19 +111,19 @@ class TraceObserver(Observer):
         began_ns = now_ns - int((now - record.began) * 1e9)
         facts = (self._trace, began_ns, now_ns, head.method, head.path, route, "passthrough", record.status)
         failure = (error.code if error is not None else "") or ("" if outcome in ("ok", "error") else outcome)
-        self._tracer.send(server_span(*facts, failure=failure, attributes=attributes))
+        self._tracer.send(build_server_span(*facts, failure=failure, attributes=attributes))
         answering = self._find_answering()
         for number, one in enumerate(self._attempts):
             if one.outcome not in _UNASKED:
-                more = self._model_facts(one.target) if one is answering else {}
-                self._tracer.send(self._attempt_span(one, number, now_ns - int(now * 1e9), more))
+                more = self._build_model_facts(one.target) if one is answering else {}
+                self._tracer.send(self._build_attempt_span(one, number, now_ns - int(now * 1e9), more))
 
     def _find_answering(self) -> Attempt | None:
         """Return the last attempt with the target of the answer that the client got."""
         return next((one for one in reversed(self._attempts) if one.target is self._record.target), None)
 
-    def _model_facts(self, target: PlanTarget) -> Attributes:
-        """Return what is known of the model that answered, in OpenTelemetry's names for GenAI."""
+    def _build_model_facts(self, target: PlanTarget) -> Attributes:
+        """Return the attributes of the model that answered, in OpenTelemetry's names for GenAI."""
         record = self._record
         operation = find_operation(record.head.path) if record.head.method == b"POST" else None
         if operation is None:
@@ -147,7 +149,7 @@ class TraceObserver(Observer):
             "twolane.tokens.estimated": usage.estimated or None,
         }
 
-    def _attempt_span(self, one: Attempt, number: int, epoch_ns: int, more: Attributes) -> Record:
+    def _build_attempt_span(self, one: Attempt, number: int, epoch_ns: int, more: Attributes) -> Record:
         """Return the span of an attempt; `epoch_ns` is the Unix time at which perf_counter was 0."""
         target, endpoint = one.target, one.target.member.pool.endpoint
         method, status = get_span_method(self._record.head.method), 0 if one.status == CLIENT_LEFT else one.status

@@ -25,17 +25,17 @@ from gateway.features.usage.observer_meter import UsageMeter, build_meter
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.observer import Observer, ObserverFactory, PassthroughFeature, PlannedRequest
 from gateway.lanes.passthrough.observers.tee import LAST_CHUNKS, Keep, PayloadSink, read_content_coding
-from gateway.lanes.path_normalization import may_make
+from gateway.lanes.path_normalization import may_act_as_post
 from gateway.limits.reservation import LATER
-from gateway.usage.decompression import AnswerDecoder, build_answer_decoder, is_plain
+from gateway.usage.decompression import AnswerDecoder, build_answer_decoder, is_uncompressed
 from gateway.usage.response_parser import (
     SHORT_BYTES,
     clean_model_name,
+    estimate_stream_tokens,
     has_id,
-    of_native,
-    of_stream,
-    of_whole,
-    text_tokens,
+    parse_native,
+    parse_stream,
+    parse_whole,
 )
 from gateway.usage.ring_buffer import AnswerBuffer
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, RequestUsage, Times, TokenCounts, build_times
@@ -64,8 +64,8 @@ class UsageFeature(PassthroughFeature):
         """Return what makes the observers of requests whose tokens are recorded, or needed by another feature."""
         if not request.reads_tokens:
             return None
-        recorded = self._recorded or _record_nowhere
-        makes = may_make(request.head.method, has_body=request.head.has_body)
+        recorded = self._recorded or _record_nothing
+        makes = may_act_as_post(request.head.method, has_body=request.head.has_body)
         meter = build_meter(recorded, self._batch.undecoded, makes=makes, path=request.path)
         return ObserverFactory(UsageObserver, meter, self._batch if meter.waits and not request.reads_at_once else None)
 
@@ -121,9 +121,10 @@ class UsageObserver(Observer):
         self.record = record
 
     def on_response_head(self, content_coding: Callable[[], bytes]) -> PayloadSink | None:
-        return None if _makes_nothing(self.record.status) else self._begin(content_coding())
+        return None if _has_no_model_answer(self.record.status) else self._begin_keeping(content_coding())
 
     def on_closed(self, outcome: str, error: GatewayError | None) -> bool:
+        """Queue a short answer for a batch, or read its usage now. Return whether a batch counts it."""
         record, batch = self.record, self._batch
         if record.forwarded:  # whole with its head: what was kept is of an attempt before
             self.kept = self.decoding = None
@@ -153,7 +154,7 @@ class UsageObserver(Observer):
         answered = record.status if record.answered_status is None else record.answered_status
         if is_refused or (record.status >= 400 and outcome != "cancelled"):
             self._note_usage(RequestUsage(rejected=True))
-        elif not self.meter.reads or not record.sent_at or _makes_nothing(answered):
+        elif not self.meter.reads or not record.sent_at or _has_no_model_answer(answered):
             self._note_usage(RequestUsage(cut=not is_whole))
         elif self._is_undecoded():
             self.read_late(cut=not is_whole)
@@ -169,7 +170,7 @@ class UsageObserver(Observer):
             usage, model = self._read_usage(cut)
         except Exception:  # the request for which it is read may be another one, and must not suffer
             log.exception("the usage in an answer could not be read, so it is estimated by the request")
-            usage, model = RequestUsage(self._estimate_asked_tokens(), cut=cut, estimated=True), ""
+            usage, model = RequestUsage(self._estimate_request_tokens(), cut=cut, estimated=True), ""
         return self._note_usage(usage, model, self._build_times(usage) if model and self.record.came else None)
 
     def _build_times(self, usage: RequestUsage) -> Times:
@@ -189,7 +190,7 @@ class UsageObserver(Observer):
             record.reservation = record.reservation.close("ok", LATER)
         if self._is_undecoded():
             assert self.decoding is not None
-            self.decoding.when_done(partial(self.read_late, cut=cut))
+            self.decoding.call_when_done(partial(self.read_late, cut=cut))
             return
         used = self.read(cut=cut)
         if record.reservation is not None:
@@ -213,9 +214,9 @@ class UsageObserver(Observer):
         meter = self.meter
         head, tail, length = self._read_answer()
         is_stream = not head.lstrip().startswith((b"{", b"["))  # whatever its content type says
-        found = of_stream(head, tail) if is_stream else of_whole(head, tail)
+        found = parse_stream(head, tail) if is_stream else parse_whole(head, tail)
         if found.tokens is None:
-            found = of_native(head, tail) or found
+            found = parse_native(head, tail) or found
         tokens = found.tokens
         if tokens is not None and meter.stored and not is_stream and has_id(head, meter.stored):
             return RequestUsage(cut=cut), found.model  # it was counted when it was made
@@ -226,18 +227,18 @@ class UsageObserver(Observer):
             return RequestUsage(cut=cut), found.model
         answered = 0
         if meter.answers:
-            answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
+            answered = estimate_stream_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
         if tokens is None or not tokens.input:
             counted = 0 if tokens is None or found.partial else tokens.output
             return RequestUsage(
-                self._estimate_asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True
+                self._estimate_request_tokens()._replace(output=counted or answered), cut=cut, estimated=True
             ), found.model
         tokens = tokens._replace(output=max(tokens.output, answered))
         return RequestUsage(tokens, cut=cut, estimated=True), found.model
 
-    def _estimate_asked_tokens(self) -> TokenCounts:
+    def _estimate_request_tokens(self) -> TokenCounts:
         """Return an estimate of the tokens of the request."""
         meter = self.meter
         return TokenCounts(ceil(self.record.received_bytes / meter.asked_bytes)) if meter.asked_bytes else TokenCounts()
@@ -261,24 +262,26 @@ class UsageObserver(Observer):
             beginning = self.record.beginning
             start = len(beginning) - self.record.sent_bytes
             if not beginning.startswith(b"{", start):
-                self._begin(read_content_coding(beginning[:start])).keep(beginning[start:])
+                self._begin_keeping(read_content_coding(beginning[:start])).keep(beginning[start:])
         return self.kept
 
-    def _begin(self, coding: bytes) -> AnswerSink | CodedAnswerSink:
-        """Begin to keep an answer with this Content-Encoding. Return what takes its pieces."""
+    def _begin_keeping(self, coding: bytes) -> AnswerSink | CodedAnswerSink:
+        """Begin to keep an answer with this Content-Encoding. Return the sink for its payload."""
         self.kept = kept = AnswerBuffer()
         self.decoding = decoding = build_answer_decoder(kept, coding, self.meter.undecoded)
         if not coding:
             return AnswerSink(kept, kept.keep)
         if decoding is not None:
             return CodedAnswerSink(kept, decoding.keep, decoding)
-        return CodedAnswerSink(kept, kept.keep if is_plain(coding) else lambda piece: kept.give_up(len(piece)), None)
+        return CodedAnswerSink(
+            kept, kept.keep if is_uncompressed(coding) else lambda piece: kept.give_up(len(piece)), None
+        )
 
 
-def _makes_nothing(status: int) -> bool:
-    """Return whether no model made an answer with this status: an error, a way elsewhere, or no content."""
+def _has_no_model_answer(status: int) -> bool:
+    """Return whether a status shows that no model answered: an error, a redirect or no content."""
     return status >= 300 or status in _NO_CONTENT
 
 
-def _record_nowhere(*_: object) -> None:
+def _record_nothing(*_: object) -> None:
     """Record nothing: the tokens are for limits alone."""

@@ -48,21 +48,21 @@ class UsageBatch:
     def read_soon(self, loop: AbstractEventLoop) -> None:
         """Read all answers that wait, in a moment."""
         self.is_timed = True
-        loop.call_later(WAIT_S, self._read_in_time)
+        loop.call_later(WAIT_S, self._read_on_timer)
 
     def sum_up(self) -> None:
-        """Read all answers that wait. Their sums may be recorded later (`read`)."""
+        """Read all waiting answers, and keep their sums, which `read` records later."""
         if self._decoder is None:
             # Late: its library is loaded only where answers are read.
             from gateway.features.usage.observer_decoder import UsageDecoder
 
             self._decoder = UsageDecoder(most=SUMMED)
         waiting, self.waiting = self.waiting, []
-        _count(map(_record_of, waiting))
+        _count_exchanges(map(_record_of, waiting))
         self._decoder.read(waiting)
 
     def read(self) -> None:
-        """Read all answers that wait, and record what they used."""
+        """Read all waiting answers, and record what they used."""
         if self.waiting:
             self.sum_up()
         if self._decoder is not None:
@@ -73,12 +73,13 @@ class UsageBatch:
         self.read()
         self.undecoded.finish()
 
-    def _read_in_time(self) -> None:
+    def _read_on_timer(self) -> None:
+        """Read the waiting answers, as their time has come."""
         self.is_timed = False
         self.read()
 
 
-def _count(records: Iterable[AccessRecord]) -> None:
+def _count_exchanges(records: Iterable[AccessRecord]) -> None:
     """Count exchanges that ended with short whole answers, which have status 200."""
     for target, neighbours in groupby(records, _target_of):
         equal = list(neighbours)

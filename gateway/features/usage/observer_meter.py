@@ -63,7 +63,7 @@ class PendingUsage(Protocol):
 def build_meter(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, path: bytes) -> UsageMeter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
-    `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
+    `makes`: they may make tokens (`may_act_as_post`). GET may repeat an answer that was counted.
     """
     writes = makes and generates(path)
     asks = writes or (makes and computes(path))
@@ -75,6 +75,6 @@ def build_meter(recorded: Recorded, undecoded: DecodingQueue, *, makes: bool, pa
     return UsageMeter(recorded, undecoded, makes, asks, asked_bytes, answers, stored[1] if stored else b"")
 
 
-def asks_model(path: bytes, *, makes: bool) -> bool:
+def is_model_path(path: bytes, *, makes: bool) -> bool:
     """Return whether requests to a path, however that is spelled, are texts for a model. `makes`: see `build_meter`."""
     return makes and (generates(path) or computes(path))

@@ -39,10 +39,11 @@ def read_prices(path: Path) -> Prices:
         document.complain(("prices",), "expected at least one price: without any, no cost is known")
     document.raise_problems()
     assert file is not None
-    return Prices(file.currency, [_price(entry) for entry in file.prices])
+    return Prices(file.currency, [_build_price(entry) for entry in file.prices])
 
 
-def _price(entry: PriceEntry) -> Price:
+def _build_price(entry: PriceEntry) -> Price:
+    """Return the price of an entry; prices that are not given follow from others."""
     return Price(
         model=entry.model,
         input=entry.input,

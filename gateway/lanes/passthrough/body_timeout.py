@@ -34,7 +34,7 @@ class BodyPace:
         self._looked_s = now_s
 
 
-def too_slow(idle_s: float, least_rate: int = LEAST_RATE) -> str:
+def format_too_slow(idle_s: float, least_rate: int = LEAST_RATE) -> str:
     """Return the error text for a client whose body is late."""
     setting = "" if least_rate == LEAST_RATE else " (limits.body_rate)"
     return (

@@ -16,14 +16,14 @@ dispatcher (dispatch/) says where the attempts go, and observers (observers/obse
 2. *Upload.* Each piece passes its framing check before it is written. An upstream may answer before the upload ends.
    So `request_received` first checks whether an unread answer waits, because a write into a closed connection loses it.
 3. *Head.* A regular answer (one Content-Length, nothing about this hop) is forwarded as it came, without being parsed.
-   Interim answers, other framings and heads in pieces take `_irregular_head`. Interim answers go only to HTTP/1.1
+   Interim answers, other framings and heads in pieces take `_read_irregular_head`. Interim answers go only to HTTP/1.1
    clients, and 100 only to one that expects it (RFC 9110 sections 10.1.1 and 15.2).
 4. *Body.* While a chunked body stands between two chunks, the upstream connection may write whole chunks to the client
-   by itself (`relay`). `_take_back` ends that and adds the bytes to the record. Call it before you read `moved`, count
+   by itself (`relay`). `_end_chunk_relay` ends it and counts the bytes. Call it before you read `moved`, count
    bytes, or give the connection up.
 5. *End.* `_complete`: the answer is whole. `fail`: no final head was forwarded, so the client gets an error of ours,
    unless the dispatcher goes on. `cut`: a part was forwarded, so only the connection can show that the rest is missing.
-   `_switch`: a tunnel takes over. Each of them closes the record and the observers (`_close`).
+   `_start_tunnel`: a tunnel takes over. Each of them closes the record and the observers (`_close`).
 
 Back pressure. Each side's full write buffer pauses the other side's reading: `client_full` pauses the upstream, and
 `upstream_full` pauses the client (SENDING). Reasons to pause are sets, since a body with very many chunks also pauses
@@ -55,10 +55,10 @@ from time import perf_counter
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
-from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.response_head import ResponseHead, forwarded_head
+from gateway.http.error_response import build_error_answer, generate_request_id
+from gateway.http.response_head import ResponseHead, build_forwarded_head
 from gateway.lanes.passthrough.access_record import CLIENT_LEFT
-from gateway.lanes.passthrough.body_timeout import too_slow
+from gateway.lanes.passthrough.body_timeout import format_too_slow
 from gateway.lanes.passthrough.last_event import Remainder
 from gateway.lanes.passthrough.response_relay import ResponseRelay
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -83,7 +83,7 @@ class PassthroughExchange(ResponseRelay):
     def streaming(self) -> bool:
         return self.record.streaming
 
-    def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
+    def _start_tunnel(self, head: ResponseHead, data: bytes, came: float) -> None:
         """Start a tunnel: the upstream accepted WebSocket, and from here on bytes are copied both ways."""
         client, upstream, target = self.client, self.upstream, self.target
         assert upstream is not None
@@ -91,7 +91,7 @@ class PassthroughExchange(ResponseRelay):
         for observer in self.observers:
             observer.on_tunnel()
         self.record.status = head.status
-        client.write(forwarded_head(head, close=False, upgrade=True) + data)
+        client.write(build_forwarded_head(head, close=False, upgrade=True) + data)
         self.record.note_head_forwarded(came)
         self._close("ok")
         idle_s, key = target.member.pool.endpoint.idle_s, target.identity.key
@@ -124,11 +124,11 @@ class PassthroughExchange(ResponseRelay):
                 self.target.member.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
-        self._close_answered()
+        self._close_whole_answer()
         # The client may still be sending its body: without lingering, RST would take the answer from it.
         self.client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
-    def _close_answered(self) -> None:
+    def _close_whole_answer(self) -> None:
         """Close the record of a whole answer, which may report a failure."""
         if (status := self.record.status) < 500:
             self._close("ok")
@@ -171,13 +171,13 @@ class PassthroughExchange(ResponseRelay):
         """Answer with an error: nothing of the upstream's answer was forwarded yet."""
         self.dispatcher.drop(self)
         self.record.status = error.facts.status
-        keep, whole = self._client_stays(), self.request_body is None
-        request_id = new_request_id()
+        keep, whole = self._can_reuse_client(), self.request_body is None
+        request_id = generate_request_id()
         if error.code in UPSTREAMS_FAULT:
             self.target.member.pool.failures.note(error.message, request_id=request_id)
         is_head, sharing = self.plan.head.method == b"HEAD", self.plan.policy.sharing
         self.client.write(
-            error_answer(error, request_id=request_id, close=not keep, head_only=is_head, sharing=sharing)
+            build_error_answer(error, request_id=request_id, close=not keep, head_only=is_head, sharing=sharing)
         )
         self._close(outcome, error, request_id)
         self.client.turn_done(keep=keep, linger=not whole)
@@ -199,8 +199,9 @@ class PassthroughExchange(ResponseRelay):
         return False
 
     def upstream_lost(self, error: Exception | None) -> None:
+        """Decide between a whole answer, a cut one and a failure, after the connection was lost."""
         # The order matters: count relayed chunks, drain what was read, and only then decide between whole and cut.
-        self._take_back()
+        self._end_chunk_relay()
         upstream, self.upstream = self.upstream, None
         while self.response_body is not None and self.response_body.waiting and not self.response_body.done:
             self.response_received(b"")  # at most one read: what came before the end counts
@@ -212,7 +213,7 @@ class PassthroughExchange(ResponseRelay):
             else:
                 self.cut("truncated")
         elif upstream is None or not self._repeat_unanswered(upstream):
-            self.fail(self._invalid("it closed the connection before it answered"), outcome="reset")
+            self.fail(self._build_invalid_error("it closed the connection before it answered"), outcome="reset")
 
     def client_eof(self) -> bool:
         # A client that stops sending has left, as for nginx. Unsent bytes would only delay the end.
@@ -220,10 +221,11 @@ class PassthroughExchange(ResponseRelay):
         return False
 
     def client_gone(self) -> None:
-        self._take_back()
+        """End the exchange of a client that left, with or without the last event of its answer."""
+        self._end_chunk_relay()
         last = self._last_event
         if last is not None and last.is_whole and self.client.blocked_since is None:
-            self._leave_rest()
+            self._drain_rest()
         else:
             self._abandon()
 
@@ -236,7 +238,7 @@ class PassthroughExchange(ResponseRelay):
         self.client.listener.metrics.client_disconnects += 1
         self._close("cancelled")
 
-    def _leave_rest(self) -> None:
+    def _drain_rest(self) -> None:
         """End the exchange of a client that has the last event of its answer."""
         self.dispatcher.end(self, "ok")
         upstream, self.upstream = self.upstream, None
@@ -253,7 +255,7 @@ class PassthroughExchange(ResponseRelay):
                 )
             else:
                 upstream.abort()
-        self._close_answered()
+        self._close_whole_answer()
 
     def client_full(self) -> None:
         # A connection that is still being opened is paused when it is attached (`RequestRelay.attach`).
@@ -266,13 +268,14 @@ class PassthroughExchange(ResponseRelay):
             self.upstream.resume()
 
     def sweep(self, now: float) -> None:
+        """Check the deadlines of body, first byte and idle time; called twice a second."""
         if self.upstream is None or self.client.blocked_since is not None:
             if self._held is not None or self.dispatcher.awaits_body:
                 self._end_if_late(now)
             elif self._pace is not None:
                 self._pace.excuse(now)  # the rest of a body that was held waits for a place
             return  # connecting has a deadline of its own, and so has a client that does not read
-        self._take_back()
+        self._end_chunk_relay()
         if self.moved is None:
             self.moved = now
         waited, endpoint = now - self.moved, self.target.member.pool.endpoint
@@ -282,28 +285,29 @@ class PassthroughExchange(ResponseRelay):
             return
         if self.response_body is None and not self.upload_blocked:
             if waited > endpoint.first_byte_s:
-                self._overdue(
+                self._end_overdue(
                     "first_byte", f"Upstream {endpoint.name!r} did not answer within {endpoint.first_byte_s:g} s."
                 )
         elif waited > endpoint.idle_s:
-            self._overdue("idle", f"Upstream {endpoint.name!r} was silent for {endpoint.idle_s:g} s.")
+            self._end_overdue("idle", f"Upstream {endpoint.name!r} was silent for {endpoint.idle_s:g} s.")
 
     def _end_if_late(self, now: float) -> bool:
         """End the exchange if the client takes too long over its body. Return whether it does."""
         late = self._is_body_late(now)
         if late:
             limit_s = self.client.listener.timeouts.body_idle_s
-            self._overdue("body", too_slow(limit_s, self._least_rate), code="request_timeout")
+            self._end_overdue("body", format_too_slow(limit_s, self._least_rate), code="request_timeout")
         return late
 
-    def _overdue(self, deadline: str, message: str, *, code: str = "upstream_timeout") -> None:
+    def _end_overdue(self, deadline: str, message: str, *, code: str = "upstream_timeout") -> None:
+        """Count a missed deadline, and answer with an error or cut the answer."""
         self.client.listener.metrics.deadlines[deadline] += 1
         if self.response_body is None:
             self.fail(GatewayError(code, message), outcome="timeout")
         else:
             self.cut("timeout")
 
-    def _client_stays(self) -> bool:
+    def _can_reuse_client(self) -> bool:
         """Return whether the client's connection can take another request after this answer."""
         return self.plan.head.keep_alive and self.request_body is None and not self.client.listener.draining
 
@@ -312,10 +316,11 @@ class PassthroughExchange(ResponseRelay):
         if self.connecting is not None:
             self.connecting.cancel()
             self.connecting = None
-        self._take_back()
+        self._end_chunk_relay()
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             upstream.abort()
 
-    def _invalid(self, reason: str) -> GatewayError:
+    def _build_invalid_error(self, reason: str) -> GatewayError:
+        """Return the error for a malformed or broken answer of the upstream."""
         return GatewayError("upstream_error", f"Upstream {self.target.member.pool.endpoint.name!r} failed: {reason}.")

@@ -38,7 +38,7 @@ class LastEvent:
         return self._came and self._end.removesuffix(b"\r\n").endswith((b"\n", b"\r"))
 
     def see(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Scan the next piece of the stream for its last event."""
         if not self._came:
             text = piece if self._end.endswith(b"\n") else self._end + piece  # its name may be in two pieces
             # Looking for five words takes a fifth of the time of one look for the expression.
@@ -80,6 +80,7 @@ class Remainder:
         self.response_received(b"")  # a part of it may wait in the body
 
     def response_received(self, data: bytes) -> None:
+        """Read the rest of the answer, to reuse the connection if it ends soon and cleanly."""
         self._length += len(data)
         try:
             self._body.feed(data)

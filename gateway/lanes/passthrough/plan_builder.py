@@ -2,8 +2,8 @@
 
 It is one pass. Each part is decided once, from the head, the route and the caller, and nothing is changed afterwards:
 
-1. *Route.* The target of the head is matched, with `/context` taken off (`_match`).
-2. *Targets.* For an endpoint: the caller, whether the caller may go there, and the head for the upstream (`_target`).
+1. *Route.* The target of the head is matched, with `/context` taken off (`_match_route`).
+2. *Targets.* For an endpoint: the caller, its right to go there, and the head for the upstream (`_build_target`).
 3. *Dispatcher.* None, which is `Direct`, for an upstream that is one endpoint without rules, else `Failover` or
    `Hedge`; for a route by model, `ModelRouting` in front of those.
 4. *Policy* and *observers*, which depend on the caller of the first target.
@@ -22,7 +22,7 @@ from gateway.auth.keyring import Identity, KeyRing
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.classify import CONTEXT_BASE, is_plain
+from gateway.lanes.classify import CONTEXT_BASE, is_relayable_path
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatcherFactory
 from gateway.lanes.passthrough.dispatch.failover import Failover, FailoverFactory
 from gateway.lanes.passthrough.dispatch.hedge import Hedge
@@ -57,7 +57,7 @@ class RoutedHead:
     @property
     def api_path(self) -> bytes:
         """Return the path as the API has it."""
-        return self.route.in_api(get_path(self.plain))
+        return self.route.get_api_path(get_path(self.plain))
 
 
 class PlanBuilder:
@@ -91,23 +91,23 @@ class PlanBuilder:
 
     def build(self, head: RequestHead, target: bytes, cut: int) -> Plan:
         """Return the plan of a head, whose target is an alias resolved. Raises GatewayError: it is refused."""
-        route, plain = self._match(target)
+        route, plain = self._match_route(target)
         routed = RoutedHead(head, target, plain, cut, route)
         home = self._groups[route.index]
         by_model = route.by_model and bool(head.length or head.chunked)
         dispatcher: DispatcherFactory | None = None
         if by_model:
             groups = (home, *(group for group, _ in self._served))
-            first = self._first_allowed(routed, groups)
-            models = ModelTargets(home, self._served, partial(self._targets, routed))
+            first = self._find_first_allowed(routed, groups)
+            models = ModelTargets(home, self._served, partial(self._build_targets, routed))
             dispatcher = ModelRoutingFactory(models)
         elif home.plain:
-            groups, first = (home,), self._target(routed, home, home.members[0])
+            groups, first = (home,), self._build_target(routed, home, home.members[0])
         else:
-            targets = self._targets(routed, home)
+            targets = self._build_targets(routed, home)
             groups, first = (home, *targets.fallbacks), targets.first
             dispatcher = FailoverFactory(targets, Failover if home.hedges is None else Hedge)
-        policy = self._policy(routed, first, groups if by_model else (home,), by_model=by_model)
+        policy = self._build_policy(routed, first, groups if by_model else (home,), by_model=by_model)
         request = PlannedRequest(
             head=head,
             path=get_path(target),
@@ -118,9 +118,9 @@ class PlanBuilder:
             reads_tokens=any(feature.needs_tokens(first.identity.caller) for feature in self._features),
             reads_at_once=any(feature.reads_at_once for feature in self._features),
         )
-        return Plan(_planned_head(routed), first, policy, dispatcher, self._observers(request))
+        return Plan(_build_planned_head(routed), first, policy, dispatcher, self._build_observers(request))
 
-    def _match(self, target: bytes) -> tuple[Route, bytes]:
+    def _match_route(self, target: bytes) -> tuple[Route, bytes]:
         """Return the route of a target, and the target as it is below `/v1`. Raises GatewayError (unknown_route)."""
         plain = target.removeprefix(b"/context") if target.startswith(CONTEXT_BASE) else target
         route = self._routes.match(plain)
@@ -137,25 +137,27 @@ class PlanBuilder:
             )
         return route, plain
 
-    def _targets(self, routed: RoutedHead, group: Group) -> Targets:
+    def _build_targets(self, routed: RoutedHead, group: Group) -> Targets:
         """Return the targets at the endpoints of an upstream and of its fallbacks. Raises GatewayError."""
-        first = self._target(routed, group, group.members[0])
+        first = self._build_target(routed, group, group.members[0])
         head, path = routed.head, routed.api_path
         sticky = first.identity.caller.together((head.value(_CONVERSATION) or b"").strip())
         twice, is_computed = may_run_twice(head, path), computes(head, path)
-        return Targets(group, first, partial(self._target, routed), twice=twice, sticky=sticky, computes=is_computed)
+        return Targets(
+            group, first, partial(self._build_target, routed), twice=twice, sticky=sticky, computes=is_computed
+        )
 
-    def _first_allowed(self, routed: RoutedHead, groups: Sequence[Group]) -> PlanTarget:
+    def _find_first_allowed(self, routed: RoutedHead, groups: Sequence[Group]) -> PlanTarget:
         """Return the target at the first upstream that the caller may use. Raises GatewayError: there is none."""
         for group in groups[:-1]:
             try:
-                return self._target(routed, group, group.members[0])
+                return self._build_target(routed, group, group.members[0])
             except GatewayError as error:
                 if error.code != "upstream_not_allowed":
                     raise
-        return self._target(routed, groups[-1], groups[-1].members[0])
+        return self._build_target(routed, groups[-1], groups[-1].members[0])
 
-    def _target(self, routed: RoutedHead, group: Group, member: Member) -> PlanTarget:
+    def _build_target(self, routed: RoutedHead, group: Group, member: Member) -> PlanTarget:
         """Return the target at one endpoint. Raises GatewayError: the caller may not go there."""
         head, endpoint = routed.head, member.pool.endpoint
         onward = routed.route.rewritten(routed.plain, endpoint.base_path)
@@ -168,10 +170,10 @@ class PlanBuilder:
         kept = Identity(identity.caller, _NOTHING, identity.key)  # without the texts of keys
         return PlanTarget(group, member, (before, after), kept)
 
-    def _policy(
+    def _build_policy(
         self, routed: RoutedHead, first: PlanTarget, groups: Sequence[Group], *, by_model: bool
     ) -> RequestPolicy:
-        """Return the treatment of requests that may be for these upstreams."""
+        """Return the policy for requests that may go to these upstreams."""
         head, identity = routed.head, first.identity
         prefix = CONTEXT_BASE if routed.target.startswith(CONTEXT_BASE) else routed.route.prefix
         tally = self._metrics.route(prefix.decode(), "passthrough")
@@ -181,11 +183,11 @@ class PlanBuilder:
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not is_shared,
             watched=identity.key is not None and self._keys.is_watched(identity.key),
             repeatable=may_repeat(head, routed.api_path),
-            held_bytes=self._held_bytes(identity.caller, groups, by_model=by_model),
+            held_bytes=self._compute_held_bytes(identity.caller, groups, by_model=by_model),
             sharing=self._door.get_cors_fields(head),
         )
 
-    def _held_bytes(self, caller: Caller, groups: Sequence[Group], *, by_model: bool) -> int | None:
+    def _compute_held_bytes(self, caller: Caller, groups: Sequence[Group], *, by_model: bool) -> int | None:
         """Return how much of a body is held, where requests take places that others want; None: they take none.
 
         `groups` are the upstreams that the requests may be for, `by_model`: by the models that their bodies name.
@@ -197,14 +199,15 @@ class PlanBuilder:
         )
         return groups[0].kept_bytes if takes else None
 
-    def _observers(self, request: PlannedRequest) -> Observers | None:
+    def _build_observers(self, request: PlannedRequest) -> Observers | None:
+        """Return the factories of the observers that features choose for a request; None: there are none."""
         found = (feature.choose_observer(request) for feature in self._features)
         factories = [factory for factory in found if factory is not None]
         return Observers(factories) if factories else None
 
     def _identify(self, head: RequestHead, target: bytes, *, upstream_has_key: bool) -> Identity:
         """Return the caller of a request that passes through. Raises GatewayError."""
-        if is_plain(target):
+        if is_relayable_path(target):
             try:
                 return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
             except GatewayError as error:
@@ -213,7 +216,8 @@ class PlanBuilder:
         return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
 
 
-def _planned_head(routed: RoutedHead) -> PlannedHead:
+def _build_planned_head(routed: RoutedHead) -> PlannedHead:
+    """Return the facts of a head that its plan keeps."""
     head = routed.head
     return PlannedHead(
         method=head.method,

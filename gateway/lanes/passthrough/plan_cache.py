@@ -14,10 +14,10 @@ OBSERVERS_BYTES = 1100
 class PlanCache(HeadCache[Plan]):
     """Remembers plans of passthrough requests."""
 
-    def _room_bytes(self) -> int:
+    def _get_room_bytes(self) -> int:
         return PLANS_BYTES
 
-    def _size(self, key: bytes, kept: Plan) -> int:
+    def _estimate_bytes(self, key: bytes, kept: Plan) -> int:
         """Return the bytes of a plan. One with a choice has the head it was made from, and a target for each place."""
         one = 2 * len(key) + PLAN_BYTES + (0 if kept.observers is None else OBSERVERS_BYTES)
         return one if kept.dispatcher is None else one * (3 + kept.dispatcher.most_targets)

@@ -18,7 +18,7 @@ def may_repeat(head: RequestHead, path: bytes) -> bool:
     """Return whether a request goes over a fresh connection when a reused one is lost before it answers.
 
     These are idempotent methods (RFC 9110 section 9.2.2), and requests that only compute. `path` is as the API has it
-    (`Route.in_api`).
+    (`Route.get_api_path`).
     """
     return head.method in REPEATABLE or computes(head, path)
 

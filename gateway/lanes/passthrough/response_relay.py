@@ -9,13 +9,13 @@ from time import perf_counter
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.http.redact import RedactedBody, maskable
+from gateway.http.redact import RedactedBody, get_maskable_key
 from gateway.http.response_head import (
     ResponseError,
     ResponseHead,
     ResponseHeads,
     build_body,
-    forwarded_head,
+    build_forwarded_head,
     measure_regular,
 )
 from gateway.lanes.passthrough.last_event import LastEvent
@@ -37,6 +37,7 @@ class ResponseRelay(RequestRelay):
     _tee: Tee | None = None  # where an observer reads the payload
 
     def response_received(self, data: bytes) -> None:
+        """Forward the response: its head by the dispatcher or itself, its body to the client."""
         body = self.response_body
         if body is None:
             if self.has_choice:
@@ -44,7 +45,7 @@ class ResponseRelay(RequestRelay):
             else:
                 self.forward_response(data)
             return
-        self._take_back()  # whole chunks went past us, and count before these bytes
+        self._end_chunk_relay()  # whole chunks went past us, and count before these bytes
         try:
             data = body.feed(data)
         except BodyError:
@@ -90,8 +91,8 @@ class ResponseRelay(RequestRelay):
         self.moved = None  # the upstream may not go on, so it is not silent
         return True
 
-    def _take_back(self) -> None:
-        """Take back what was lent for whole chunks, and account for those that went through."""
+    def _end_chunk_relay(self) -> None:
+        """Stop the direct relay of whole chunks, and account for the bytes that it forwarded."""
         relayed = 0
         if self.upstream is not None and (relayed := self.upstream.take_back()):
             self.record.sent_bytes += relayed
@@ -127,22 +128,22 @@ class ResponseRelay(RequestRelay):
                     if self.observers:
                         self._tee_regular(data, head_bytes, whole - len(data))
                 return
-        self._irregular_head(data, came)
+        self._read_irregular_head(data, came)
 
     @property
     def _secret(self) -> bytes | None:
-        """Return the upstream's key, which is masked in its errors; None: it has none, or one that cannot be."""
-        return maskable(self.target.member.pool.endpoint.api_key)
+        """Return the upstream's key, which is masked in its errors; None: there is none to mask."""
+        return get_maskable_key(self.target.member.pool.endpoint.api_key)
 
     def _tee_regular(self, data: bytes, head_bytes: int, left: int) -> None:
         """Let observers read the payload of a regular answer, of which `left` bytes are to come."""
-        self._tee = self._new_tee(lambda: read_content_coding(data[:head_bytes]))
+        self._tee = self._build_tee(lambda: read_content_coding(data[:head_bytes]))
         if self._tee is not None:
             self._tee.keep(data[head_bytes:])
             self.response_body = self._tee.build_rest(left)
 
-    def _new_tee(self, content_coding: Callable[[], bytes]) -> Tee | None:
-        """Return the way of the payload to the observers that read it; None: none does."""
+    def _build_tee(self, content_coding: Callable[[], bytes]) -> Tee | None:
+        """Return the tee that copies the payload to observers; None: no observer reads it."""
         if self.plan.observers is None:
             return None
         sinks: list[PayloadSink] = []
@@ -153,8 +154,8 @@ class ResponseRelay(RequestRelay):
             return None
         return Tee(sinks[0] if len(sinks) == 1 else JoinedSinks(sinks))
 
-    def _irregular_head(self, data: bytes, came: float) -> None:
-        """Interim answers, other framings, hop-by-hop fields, heads in pieces."""
+    def _read_irregular_head(self, data: bytes, came: float) -> None:
+        """Forward a head that is not regular: interim answers, hop-by-hop fields, heads in pieces."""
         client, head_facts = self.client, self.plan.head
         if self._heads is None:
             self._heads = ResponseHeads(head_facts.method)
@@ -166,14 +167,14 @@ class ResponseRelay(RequestRelay):
                     self._begin_answer(head, self._heads.rest, came)
                 elif head.status != 101:
                     if self.forwards_interim(head.status):
-                        client.write(forwarded_head(head, close=False))
+                        client.write(build_forwarded_head(head, close=False))
                     self.invited = self.invited or head.status == 100
                 elif head_facts.websocket:
-                    self._switch(head, self._heads.rest, came)
+                    self._start_tunnel(head, self._heads.rest, came)
                 else:
                     raise ResponseError("it switched protocols without being asked")
         except ResponseError as error:
-            self.fail(self._invalid(str(error)), outcome="invalid")
+            self.fail(self._build_invalid_error(str(error)), outcome="invalid")
 
     def forwards_interim(self, status: int) -> bool:
         """Return whether an interim answer goes to the client. It is invited once."""
@@ -188,12 +189,12 @@ class ResponseRelay(RequestRelay):
         self._keep_upstream = head.keep_alive
         self._idle_timeout_s = head.idle_timeout_s
         dechunk = head.framing == "chunked" and minor == 0
-        self._keep_client = head.framing != "close" and not dechunk and self._client_stays()
+        self._keep_client = head.framing != "close" and not dechunk and self._can_reuse_client()
         self._framed = head.framing != "close" and not dechunk
         self._until_close = head.framing == "close"
         self.response_body = body = self._build_body(head, payload_only=dechunk)
         sharing = self.plan.policy.response_fields
-        text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
+        text = build_forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
         if head.status >= 400 and head.framing != "none" and (secret := self._secret):
             self.response_body = body = RedactedBody(body, secret, hold=not self._until_close)
         try:
@@ -212,7 +213,7 @@ class ResponseRelay(RequestRelay):
     def _build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the answer's body, which observers may read with it."""
         if self.observers:
-            self._tee = self._new_tee(lambda: head.value(b"content-encoding") or b"")
+            self._tee = self._build_tee(lambda: head.value(b"content-encoding") or b"")
             if self._tee is not None:
                 return self._tee.build_body(head, payload_only=payload_only)
         return build_body(head, payload_only=payload_only)
@@ -223,7 +224,7 @@ class ResponseRelay(RequestRelay):
         return self._heads is None and self.response_body is None
 
     def forget_response(self) -> None:
-        """Begin anew: nothing of a response was forwarded."""
+        """Reset the state of the response: nothing of it was forwarded."""
         self._heads = self.response_body = self._idle_timeout_s = self._last_event = self._tee = None
         self.upload_blocked, self._until_close = False, False
         self._keep_client = self._keep_upstream = self._framed = True
@@ -234,11 +235,11 @@ class ResponseRelay(RequestRelay):
     def _complete(self, *, excess: bool) -> None:
         raise NotImplementedError
 
-    def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
+    def _start_tunnel(self, head: ResponseHead, data: bytes, came: float) -> None:
         raise NotImplementedError
 
-    def _invalid(self, reason: str) -> GatewayError:
+    def _build_invalid_error(self, reason: str) -> GatewayError:
         raise NotImplementedError
 
-    def _client_stays(self) -> bool:
+    def _can_reuse_client(self) -> bool:
         raise NotImplementedError

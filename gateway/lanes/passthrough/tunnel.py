@@ -50,25 +50,27 @@ class Tunnel:
 
     def client_eof(self) -> bool:
         self._client_ended = True
-        return self._half_closed(self._upstream.transport)
+        return self._forward_fin(self._upstream.transport)
 
     def upstream_eof(self) -> bool:
         self._upstream_ended = True
-        return self._half_closed(self._client.transport)
+        return self._forward_fin(self._client.transport)
 
     def client_gone(self) -> None:
+        """End the upstream's side: cleanly if the client had sent its FIN, else at once."""
         if self._client_ended:
             self._upstream.pool.finish(self._upstream)
         else:
             self._upstream.abort()
-        self._tell_end()
+        self._notify_observers()
 
     def upstream_lost(self, error: Exception | None) -> None:
+        """End the client's side: cleanly after a FIN of the upstream, else at once."""
         if error is None:
             self._client.turn_done(keep=False)
         else:
             self._client.abort()
-        self._tell_end()
+        self._notify_observers()
 
     def client_full(self) -> None:
         self._upstream.pause()
@@ -83,16 +85,17 @@ class Tunnel:
         self._client.resume(SENDING)
 
     def sweep(self, now: float) -> None:
+        """End the tunnel if no byte has moved for the idle time."""
         if now - self._moved > self._idle_s:
             self._client.listener.metrics.deadlines["idle"] += 1
             self._client.abort()
 
-    def _tell_end(self) -> None:
+    def _notify_observers(self) -> None:
         for observer in self._observers:
             observer.on_tunnel_ended()
 
-    def _half_closed(self, other: asyncio.Transport) -> bool:
-        """Pass a FIN on. False, which closes, once both sides have sent theirs or FIN cannot be sent (TLS)."""
+    def _forward_fin(self, other: asyncio.Transport) -> bool:
+        """Forward a FIN. Return False, which closes, if both sides have sent theirs or FIN cannot be sent."""
         if (self._client_ended and self._upstream_ended) or not other.can_write_eof():
             other.close()
             return False

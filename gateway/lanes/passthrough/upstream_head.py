@@ -22,7 +22,7 @@ def upstream_head(
     drop = HOP_BY_HOP | get_hop_fields(head.connection) | identity.consumed | without
     credential = b""
     if has_own:
-        credential = _credential_header(head, endpoint)
+        credential = _find_credential_header(head, endpoint)
         replaced = CREDENTIALS | {credential}
         # All of them, however often and in whatever case they come, and as CGI-like servers would read them.
         drop |= {f.name for f in head.fields if f.name.replace(b"_", b"-") in replaced}
@@ -33,9 +33,9 @@ def upstream_head(
         parts.append(b"Host: %b\r\n" % endpoint.authority)
     for field in head.fields:
         if field.name == b"host":
-            out.append(_with_value(field, endpoint.authority))
+            out.append(_replace_value(field, endpoint.authority))
         elif field.name == credential:
-            out.append(_with_value(field, endpoint.credential(credential)))
+            out.append(_replace_value(field, endpoint.credential(credential)))
             credential = b""
         elif field.name == b"content-length":
             start = field.line.index(field.value, len(field.name) + 1)
@@ -46,8 +46,8 @@ def upstream_head(
             out.append(b"Connection: Upgrade\r\n" + field.line)
         elif has_own and field.name == SUBPROTOCOLS and field.name not in drop:
             if (kept := clean_subprotocols(field.value)) != b"":
-                out.append(_with_value(field, kept))
-        elif field.name not in drop and not _is_ours(field.name):
+                out.append(_replace_value(field, kept))
+        elif field.name not in drop and not _is_gateway_field(field.name):
             out.append(field.line)
     if credential:
         out.append(b"%b: %b\r\n" % (credential.title(), endpoint.credential(credential)))
@@ -55,19 +55,19 @@ def upstream_head(
     return b"".join(parts), b"".join(after)
 
 
-def _is_ours(name: bytes) -> bool:
+def _is_gateway_field(name: bytes) -> bool:
     """Return whether a field is the gateway's own, also as CGI-like servers would read it."""
     plain = name.replace(b"_", b"-")
     return plain == GATEWAY_HEADER or plain.startswith(CONTEXT_PREFIX)
 
 
-def _credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:
-    """Return where the upstream's key goes: as configured, else the header that the client used, else Authorization."""
+def _find_credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:
+    """Return the header for the upstream's key: configured, as the client used, else Authorization."""
     if endpoint.auth_header is not None:
         return endpoint.auth_header
     return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
 
 
-def _with_value(field: Field, value: bytes) -> bytes:
+def _replace_value(field: Field, value: bytes) -> bytes:
     """Return the field's line with another value, its name as the client wrote it."""
     return b"%b: %b\r\n" % (field.line[: len(field.name)], value)

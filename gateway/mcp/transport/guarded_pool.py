@@ -43,7 +43,7 @@ class GuardedPool(Pool):
         """Connect to the first allowed address that accepts. Raises httpx2.ConnectError."""
         try:
             async with asyncio.timeout(self.endpoint.connect_s):
-                connection = await self._reach(await self._allowed(self.endpoint.host))
+                connection = await self._connect_first(await self._allowed(self.endpoint.host))
         except TimeoutError:
             raise httpx2.ConnectError("it cannot be reached in time") from None
         except OSError as error:

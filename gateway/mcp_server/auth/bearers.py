@@ -12,7 +12,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.http.request_head import RequestHead
 from gateway.mcp.sdk_import import IMPORTING
-from gateway.mcp_server.auth.protected_resource import find_oauth, metadata_url, scopes_that_grant
+from gateway.mcp_server.auth.protected_resource import find_oauth, get_metadata_url, list_granting_scopes
 
 if TYPE_CHECKING:
     from gateway.mcp_server.auth.tokens import AccessTokenVerifier
@@ -42,10 +42,10 @@ class Bearers:
         try:
             return self._identify(head, True, SCOPE)
         except GatewayError as error:
-            oauth, token = find_oauth(self._in_use()), _token(head)
+            oauth, token = find_oauth(self._in_use()), _parse_token(head)
             if error.code != "invalid_api_key" or oauth is None or token is None:
                 raise
-        caller = await (await self._check(oauth)).caller(token)
+        caller = await (await self._get_verifier(oauth)).caller(token)
         if SCOPE not in caller.scopes:
             raise GatewayError(
                 "scope_missing",
@@ -66,11 +66,11 @@ class Bearers:
             return {}
         if oauth is None:
             return {"WWW-Authenticate": "Bearer"}
-        scopes = " ".join(scopes_that_grant(oauth, SCOPE))
+        scopes = " ".join(list_granting_scopes(oauth, SCOPE))
         wanted = (f'scope="{scopes}"',) if scopes else ()
         return {
             "WWW-Authenticate": "Bearer "
-            + ", ".join((*reason, *wanted, f'resource_metadata="{metadata_url(settings)}"'))
+            + ", ".join((*reason, *wanted, f'resource_metadata="{get_metadata_url(settings)}"'))
         }
 
     async def close(self) -> None:
@@ -79,10 +79,10 @@ class Bearers:
             await self._tokens.close()
         await asyncio.gather(*self._closing)
 
-    async def _check(self, oauth: ServeOAuth) -> "AccessTokenVerifier":
-        """Return the check of these settings; it stays, with the keys that it has read, while the settings do."""
+    async def _get_verifier(self, oauth: ServeOAuth) -> "AccessTokenVerifier":
+        """Return the verifier for these settings; it and its keys are kept until the settings change."""
         if self._tokens is None:
-            make = await asyncio.to_thread(_load)
+            make = await asyncio.to_thread(_import_verifier)
         else:
             make = type(self._tokens)
         tokens = self._tokens  # another request may have built it meanwhile
@@ -95,15 +95,15 @@ class Bearers:
         return tokens
 
 
-def _load() -> "type[AccessTokenVerifier]":
-    """Import what checks tokens, which takes a while."""
+def _import_verifier() -> "type[AccessTokenVerifier]":
+    """Return the class of verifiers; its import takes a while."""
     with IMPORTING:
         # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
         from gateway.mcp_server.auth.tokens import AccessTokenVerifier
     return AccessTokenVerifier
 
 
-def _token(head: RequestHead) -> bytes | None:
+def _parse_token(head: RequestHead) -> bytes | None:
     """Return the access token of a request; None if its credential cannot be one."""
     value = head.value(_AUTHORIZATION)
     if value is None or head.value(GATEWAY_HEADER) is not None:

@@ -45,7 +45,7 @@ class ElicitationAnswers:
                 del self._sessions[session_id]
 
     def mark(self, session_id: str | None, head: RequestHead, message: object) -> None:
-        """Put the mark of its request into a message of a session, if it may be an answer that is expected."""
+        """Tag a message that may be an expected answer with its request."""
         session = None if session_id is None else self._sessions.get(session_id)
         result = message.get("result") if isinstance(message, dict) else None
         if session is None or not isinstance(result, dict):
@@ -57,6 +57,6 @@ class ElicitationAnswers:
             del session.heads[next(iter(session.heads))]
 
     def sender(self, session_id: str, answer: ElicitResult) -> RequestHead | None:
-        """Return the head of the request that brought an answer, or None if it is unknown."""
+        """Return the head of the request that brought an answer; None: it is unknown."""
         session, mark = self._sessions.get(session_id), (answer.meta or {}).get(_MARK)
         return session.heads.get(mark) if session is not None and isinstance(mark, str) else None

@@ -72,16 +72,16 @@ class IssuerKeys:
 
         Raises UnknownKeyError, and GatewayError (issuer_unavailable) if the issuer's keys are not known.
         """
-        if self._age_s() > TRUSTED_S:
-            await self._read()
-            if self._age_s() > TRUSTED_S:
-                raise self._unavailable()
-        elif self._age_s() > FRESH_S:
+        if self._get_age_s() > TRUSTED_S:
+            await self._refresh_keys()
+            if self._get_age_s() > TRUSTED_S:
+                raise self._build_unavailable_error()
+        elif self._get_age_s() > FRESH_S:
             self._begin()
-        found = self._find(kid, algorithm)
+        found = self._find_key(kid, algorithm)
         if found is None:
-            await self._read()
-            found = self._find(kid, algorithm)
+            await self._refresh_keys()
+            found = self._find_key(kid, algorithm)
         if found is None:
             raise UnknownKeyError
         return found
@@ -92,14 +92,15 @@ class IssuerKeys:
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
-    def _find(self, kid: str | None, algorithm: str) -> AllowedPublicKeys | None:
+    def _find_key(self, kid: str | None, algorithm: str) -> AllowedPublicKeys | None:
+        """Return the key with this id, or the only one without an id, for an algorithm; or None."""
         found = [key for key in self._keys if algorithm in key.algorithms and kid in (None, key.kid)]
         return found[0].public if found and (kid is not None or len(found) == 1) else None
 
-    def _age_s(self) -> float:
+    def _get_age_s(self) -> float:
         return self._clock.monotonic() - self._read_s
 
-    async def _read(self) -> None:
+    async def _refresh_keys(self) -> None:
         """Wait for the keys as they are now, unless they were read a moment ago."""
         if (reading := self._begin()) is not None:
             await asyncio.wait({reading})
@@ -112,10 +113,11 @@ class IssuerKeys:
         if now_s - self._tried_s < PAUSE_S:
             return None
         self._tried_s = now_s
-        self._reading = asyncio.get_running_loop().create_task(self._fetch(now_s))
+        self._reading = asyncio.get_running_loop().create_task(self._fetch_keys(now_s))
         return self._reading
 
-    async def _fetch(self, now_s: float) -> None:
+    async def _fetch_keys(self, now_s: float) -> None:
+        """Read the issuer's keys; if that fails, log the cause and keep the old ones."""
         try:
             async with (
                 asyncio.timeout(_READ_TIMEOUT_S),
@@ -132,7 +134,8 @@ class IssuerKeys:
         else:
             self._keys, self._read_s = found, now_s
 
-    def _unavailable(self) -> GatewayError:
+    def _build_unavailable_error(self) -> GatewayError:
+        """Return the error for a token that cannot be checked, as no keys could be read."""
         return GatewayError(
             "issuer_unavailable",
             "The gateway cannot check access tokens now, because it cannot read the keys of their issuer: try again "
@@ -147,12 +150,14 @@ def parse_keys(jwks: Json, issuer: str) -> tuple[SigningKey, ...]:
     listed = entries if isinstance(entries, list) else []
     if len(listed) > _MOST_KEYS:
         log.warning("the issuer %s has %d keys: only the first %d are used", issuer, len(listed), _MOST_KEYS)
-    return tuple(key for entry in listed[:_MOST_KEYS] if isinstance(entry, dict) for key in _signing_key(entry, issuer))
+    return tuple(
+        key for entry in listed[:_MOST_KEYS] if isinstance(entry, dict) for key in _parse_signing_key(entry, issuer)
+    )
 
 
-def _signing_key(entry: dict[str, Any], issuer: str) -> Iterator[SigningKey]:
+def _parse_signing_key(entry: dict[str, Any], issuer: str) -> Iterator[SigningKey]:
     """Yield the key of an entry, if it is one that signs tokens."""
-    algorithms = _algorithms(entry)
+    algorithms = _list_algorithms(entry)
     kid = entry.get("kid")
     if not algorithms or "d" in entry or not (kid is None or isinstance(kid, str)):
         return
@@ -167,8 +172,8 @@ def _signing_key(entry: dict[str, Any], issuer: str) -> Iterator[SigningKey]:
     yield SigningKey(kid, algorithms, public)
 
 
-def _algorithms(entry: dict[str, Any]) -> frozenset[str]:
-    """Return the algorithms that a key may be used with, by its type, and by its own words if it has any."""
+def _list_algorithms(entry: dict[str, Any]) -> frozenset[str]:
+    """Return the algorithms that a key may be used with, by its type and its own `alg`."""
     operations = entry.get("key_ops", ["verify"])
     if entry.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
         return frozenset()

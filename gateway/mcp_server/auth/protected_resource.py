@@ -26,12 +26,13 @@ class ProtectedResource:
         self._in_use = in_use
 
     def routes(self) -> Sequence[Route]:
-        return readable(WELL_KNOWN + "{path:.*}", self._page)
+        return readable(WELL_KNOWN + "{path:.*}", self._serve_metadata)
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def _serve_metadata(self, request: web.Request) -> web.Response:
+        """Answer with the metadata as JSON. Raises GatewayError if there is none at this path."""
         settings = self._in_use()
         oauth = find_oauth(settings)
-        if oauth is None or request.path not in metadata_paths(settings):
+        if oauth is None or request.path not in list_metadata_paths(settings):
             raise GatewayError("unknown_route", "The gateway has no metadata at this path.")
         found = {
             "resource": get_resource_url(settings),
@@ -39,7 +40,7 @@ class ProtectedResource:
             "authorization_servers": [oauth.issuer],
             "bearer_methods_supported": ["header"],
         }
-        scopes = requestable_scopes(oauth)
+        scopes = list_requestable_scopes(oauth)
         return web.json_response({**found, "scopes_supported": scopes} if scopes else found)
 
 
@@ -48,7 +49,7 @@ def find_oauth(settings: Settings) -> ServeOAuth | None:
     return None if settings.mcp.serve is None else settings.mcp.serve.oauth
 
 
-def metadata_paths(settings: Settings) -> frozenset[str]:
+def list_metadata_paths(settings: Settings) -> frozenset[str]:
     """Return the paths of the metadata: where the header points, and at the root, where clients look without it."""
     serve = settings.mcp.serve
     if serve is None or serve.oauth is None:
@@ -59,25 +60,25 @@ def metadata_paths(settings: Settings) -> frozenset[str]:
 def get_resource_url(settings: Settings) -> str:
     """Return the URL of the endpoint, as clients name it to the issuer."""
     assert settings.mcp.serve is not None
-    return _base(settings) + settings.mcp.serve.path
+    return _get_base_url(settings) + settings.mcp.serve.path
 
 
-def metadata_url(settings: Settings) -> str:
+def get_metadata_url(settings: Settings) -> str:
     """Return the URL of the metadata."""
     assert settings.mcp.serve is not None
-    return _base(settings) + WELL_KNOWN + settings.mcp.serve.path
+    return _get_base_url(settings) + WELL_KNOWN + settings.mcp.serve.path
 
 
-def requestable_scopes(oauth: ServeOAuth) -> list[str]:
+def list_requestable_scopes(oauth: ServeOAuth) -> list[str]:
     """Return the scopes that a client may request: an issuer knows only the words of the claim `scope`."""
     return [scope for scope in oauth.scopes if _SCOPE.fullmatch(scope)] if oauth.scope_claim == "scope" else []
 
 
-def scopes_that_grant(oauth: ServeOAuth, granted: str) -> list[str]:
+def list_granting_scopes(oauth: ServeOAuth, granted: str) -> list[str]:
     """Return the requestable scopes that grant a scope of the gateway."""
-    return [scope for scope in requestable_scopes(oauth) if granted in oauth.scopes[scope]]
+    return [scope for scope in list_requestable_scopes(oauth) if granted in oauth.scopes[scope]]
 
 
-def _base(settings: Settings) -> str:
+def _get_base_url(settings: Settings) -> str:
     assert settings.public_url is not None  # a configuration with tokens and without it is refused
     return settings.public_url.rstrip("/")

@@ -51,17 +51,18 @@ class AccessTokenVerifier:
         invalid_api_key: it is not from this issuer. invalid_token: it is, and is not valid here or now.
         issuer_unavailable: the issuer's keys cannot be read.
         """
-        claims = await self._claims(token)
-        return Caller(self._name(claims), self._tenant(claims), self._scopes(claims))
+        claims = await self._verify_claims(token)
+        return Caller(self._build_caller_name(claims), self._get_tenant(claims), self._collect_scopes(claims))
 
     async def close(self) -> None:
         await self._keys.close()
 
-    async def _claims(self, token: bytes) -> Mapping[str, Any]:
+    async def _verify_claims(self, token: bytes) -> Mapping[str, Any]:
+        """Return the claims of a token whose signature, issuer, audience and times are valid."""
         settings = self.settings
         try:
             header = jwt.get_unverified_header(token)
-            algorithm, kind = header.get("alg"), _kind(header)
+            algorithm, kind = header.get("alg"), _get_token_type(header)
             if not isinstance(algorithm, str) or kind not in (_ACCESS_TOKEN, _ANY_TOKEN):
                 raise _build_token_error()
             claims: Mapping[str, Any] = jwt.decode(
@@ -80,31 +81,31 @@ class AccessTokenVerifier:
                 },
             )
         except tuple(_REASONS) as error:
-            raise _invalid(_REASONS[type(error)]) from None
+            raise _build_invalid_error(_REASONS[type(error)]) from None
         except (jwt.PyJWTError, UnknownKeyError):
             raise _build_token_error() from None
         if kind == _ANY_TOKEN and not _OF_ID_TOKENS.isdisjoint(claims):
-            raise _invalid("it is an ID token: send the access token")
+            raise _build_invalid_error("it is an ID token: send the access token")
         _check_times(claims, now_s=self._clock.time())
         return claims
 
-    def _name(self, claims: Mapping[str, Any]) -> str:
-        return CALLER_PREFIX + _label(claims, self.settings.caller_claim)
+    def _build_caller_name(self, claims: Mapping[str, Any]) -> str:
+        return CALLER_PREFIX + _read_label(claims, self.settings.caller_claim)
 
-    def _tenant(self, claims: Mapping[str, Any]) -> str:
+    def _get_tenant(self, claims: Mapping[str, Any]) -> str:
         settings = self.settings
         if settings.tenant_claim is not None:
-            return _label(claims, settings.tenant_claim)
+            return _read_label(claims, settings.tenant_claim)
         assert settings.tenant is not None  # a configuration without both is refused
         return settings.tenant
 
-    def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
+    def _collect_scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         granted = self.settings.scopes
-        words = _words(_value(claims, self.settings.scope_claim))
+        words = _split_words(_find_claim(claims, self.settings.scope_claim))
         return frozenset(scope for word in words for scope in granted.get(word, ()))
 
 
-def _kind(header: Mapping[str, Any]) -> str | None:
+def _get_token_type(header: Mapping[str, Any]) -> str | None:
     """Return the type that a token states, as RFC 7515 (section 4.1.9) compares types."""
     kind = header.get("typ", _ANY_TOKEN)
     return kind.lower().removeprefix("application/") if isinstance(kind, str) else None
@@ -112,46 +113,46 @@ def _kind(header: Mapping[str, Any]) -> str | None:
 
 def _check_times(claims: Mapping[str, Any], *, now_s: float) -> None:
     """Raise GatewayError (invalid_token) unless a token is valid now, in Unix time."""
-    times = {name: _time(claims, name) for name in ("exp", "nbf", "iat") if name in claims}
+    times = {name: _get_time(claims, name) for name in ("exp", "nbf", "iat") if name in claims}
     if times.pop("exp") <= now_s - LEEWAY_S:
-        raise _invalid("it has expired: get a new one from its issuer")
+        raise _build_invalid_error("it has expired: get a new one from its issuer")
     if any(time_s > now_s + LEEWAY_S for time_s in times.values()):
-        raise _invalid("it is not valid yet: compare the clocks of issuer and gateway")
+        raise _build_invalid_error("it is not valid yet: compare the clocks of issuer and gateway")
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float:
+def _get_time(claims: Mapping[str, Any], name: str) -> float:
     """Return the Unix time that a claim holds. Raises GatewayError (invalid_token)."""
     time_s = claims[name]
     if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s < _LAST_S:
-        raise _invalid(f"its claim {name!r} is not a time in seconds")
+        raise _build_invalid_error(f"its claim {name!r} is not a time in seconds")
     return time_s
 
 
-def _value(claims: Mapping[str, Any], name: str) -> object:
-    """Return the claim of that name, or what dots lead to; None if there is none."""
+def _find_claim(claims: Mapping[str, Any], name: str) -> object:
+    """Return a claim by its name, or by a path of names with dots; None: there is none."""
     if name in claims:
         return claims[name]
     first, dot, rest = name.partition(".")
     below = claims.get(first)
-    return _value(below, rest) if dot and isinstance(below, Mapping) else None
+    return _find_claim(below, rest) if dot and isinstance(below, Mapping) else None
 
 
-def _words(value: object) -> Iterator[str]:
-    """Yield the words of a claim: a text's words, or the texts of a list."""
+def _split_words(value: object) -> Iterator[str]:
+    """Yield the words of a claim, which is a text or a list of texts."""
     if isinstance(value, str):
         yield from value.split()
     elif isinstance(value, list):
         yield from (item for item in value if isinstance(item, str))
 
 
-def _label(claims: Mapping[str, Any], name: str) -> str:
+def _read_label(claims: Mapping[str, Any], name: str) -> str:
     """Return the name that a claim holds. Raises GatewayError (invalid_token)."""
     try:
-        label = parse_shown_name(_value(claims, name))
+        label = parse_shown_name(_find_claim(claims, name))
     except ValueError:
         label = ""
     if not label.isprintable() or visible(label) != label or not label:
-        raise _invalid(f"its claim {name!r} is not a name of 1 to 128 visible characters")
+        raise _build_invalid_error(f"its claim {name!r} is not a name of 1 to 128 visible characters")
     return label
 
 
@@ -161,5 +162,5 @@ def _build_token_error() -> GatewayError:
     )
 
 
-def _invalid(reason: str) -> GatewayError:
+def _build_invalid_error(reason: str) -> GatewayError:
     return GatewayError("invalid_token", f"The access token is not valid here: {reason}.")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.contracts.storage.store import Json
 from gateway.mcp.server_text import count_sent_bytes
-from gateway.mcp_server.finding.word_index import WordIndex, wanted_words
+from gateway.mcp_server.finding.word_index import WordIndex, select_wanted_words
 from gateway.mcp_server.listing import ToolOffer
 from gateway.mcp_server.quotas.message_reader import SHORT
 
@@ -59,7 +59,7 @@ def search_tools(offers: Sequence[ToolOffer], index: WordIndex, arguments: Json,
     query, limit = arguments.get("query"), arguments.get("limit", FOUND)
     if not isinstance(query, str) or type(limit) is not int or not 1 <= limit <= _FOUND_MOST:
         raise ValueError(f"query must be a text, and limit a number from 1 to {_FOUND_MOST}")
-    words = wanted_words(query[:QUERY_CHARS])
+    words = select_wanted_words(query[:QUERY_CHARS])
     usable = {offer.inside for offer in offers}
     fitting = [one for one in index.find_offers(words[:QUERY_WORDS]) if one.inside in usable] if words else offers
     tools: list[Json] = []
@@ -79,7 +79,7 @@ def search_tools(offers: Sequence[ToolOffer], index: WordIndex, arguments: Json,
     return answer
 
 
-def wanted_call(arguments: Json) -> tuple[str, Any]:
+def parse_wanted_call(arguments: Json) -> tuple[str, Any]:
     """Return name and arguments of the tool to call. Raises ValueError."""
     name, inner = arguments.get("name"), arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(inner, dict):

@@ -70,10 +70,10 @@ class WordIndex:
         weakref.finalize(self, rows.close)
 
     def find_offers(self, words: Sequence[str]) -> list[ToolOffer]:
-        """Return the tools that have some of these words, the best first. `words` are as `words_of` returns them."""
+        """Return the tools with some of these words (as `split_words` makes them), the best first."""
         if not words:
             return []
-        asked = " OR ".join(f'"{word}"{"*" if _is_beginning(word) else ""}' for word in words)
+        asked = " OR ".join(f'"{word}"{"*" if _is_prefix_word(word) else ""}' for word in words)
         return [self.offers[row] for (row,) in self._rows.execute(_FIND, (asked,))]
 
 
@@ -83,7 +83,7 @@ def index_words(offers: Sequence[ToolOffer]) -> Work[WordIndex]:
     rows.execute(_CREATE)
     for number, offer in enumerate(offers):
         yield
-        rows.execute(_INSERT, _row(number, offer))
+        rows.execute(_INSERT, _build_row(number, offer))
     rows.commit()
     return index
 
@@ -99,13 +99,13 @@ def split_words(text: str) -> list[str]:
     return list(map(_get_synonym_group, words))
 
 
-def wanted_words(query: str) -> list[str]:
-    """Return the different words of a query that show what a person wants; all of them if none does."""
+def select_wanted_words(query: str) -> list[str]:
+    """Return the distinct significant words of a query; all of them if none is significant."""
     words = list(dict.fromkeys(split_words(query)))
     return [word for word in words if word not in _FILLERS] or words
 
 
-def _row(number: int, offer: ToolOffer) -> tuple[int, str, str]:
+def _build_row(number: int, offer: ToolOffer) -> tuple[int, str, str]:
     definition = next(iter(offer.definitions.values()))
     names = split_words(f"{offer.inside} {definition.get('title', '')}")
     return number, " ".join(names), " ".join(split_words(definition["description"][:DESCRIPTION_CHARS]))
@@ -115,6 +115,6 @@ def _get_synonym_group(word: str) -> str:
     return _SENSE_OF.get(word) or _SENSE_OF.get(word.removesuffix("s"), word)
 
 
-def _is_beginning(word: str) -> bool:
+def _is_prefix_word(word: str) -> bool:
     """Return whether a word also stands for the words that begin with it, as a lone character of a pair does."""
     return len(word) >= _BEGINNING_CHARS or (len(word) == 1 and not word.isascii())

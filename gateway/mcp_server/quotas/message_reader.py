@@ -34,26 +34,30 @@ async def read_message(content: bytes, *, most_values: int) -> object:
 def check_message(message: object) -> None:
     """Check the form and the short texts of a message. Raises GatewayError (invalid_field), which names the place."""
     if isinstance(message, list):
-        raise _invalid("The message is a batch, and there are none in this protocol: send each message by itself.")
+        raise _build_invalid_error(
+            "The message is a batch, and there are none in this protocol: send each message by itself."
+        )
     if not isinstance(message, Mapping):
-        raise _invalid("The message is no JSON object: send a request, a notification or a response of JSON-RPC.")
+        raise _build_invalid_error(
+            "The message is no JSON object: send a request, a notification or a response of JSON-RPC."
+        )
     if message.get("jsonrpc") != "2.0":
-        raise _invalid("The 'jsonrpc' of a message is \"2.0\": send that.", "jsonrpc")
+        raise _build_invalid_error("The 'jsonrpc' of a message is \"2.0\": send that.", "jsonrpc")
     if "method" not in message:
         _check_response(message)
     elif not isinstance(message["method"], str):
-        raise _invalid("The 'method' of a request is a string: send one.", "method")
+        raise _build_invalid_error("The 'method' of a request is a string: send one.", "method")
     elif "id" in message and not _is_id(message["id"]):
-        raise _invalid("The 'id' of a request is a string or an integer: send one of these.", "id")
+        raise _build_invalid_error("The 'id' of a request is a string or an integer: send one of these.", "id")
     elif not isinstance(message.get("params") or {}, Mapping):
-        raise _invalid("The 'params' of a message are an object: send one.", "params")
-    _check_short("id", message, SHORT)
+        raise _build_invalid_error("The 'params' of a message are an object: send one.", "params")
+    _check_length("id", message, SHORT)
     if not isinstance(params := message.get("params"), Mapping):
         return
-    _check_short("params.name", params, SHORT)
-    _check_short("params.requestState", params, STATE)
+    _check_length("params.name", params, SHORT)
+    _check_length("params.requestState", params, STATE)
     if isinstance(meta := params.get("_meta"), Mapping):
-        _check_short("params._meta.progressToken", meta, SHORT)
+        _check_length("params._meta.progressToken", meta, SHORT)
 
 
 class OpenRequestIds:
@@ -94,10 +98,10 @@ def _check_response(message: Mapping[str, object]) -> None:
         is_whole = isinstance(message.get("result"), Mapping) and _is_id(message.get("id"))
     if not is_whole:
         text = "The message has no 'method' and is no response: a response has an 'id' with a 'result' or an 'error'."
-        raise _invalid(text, "method")
+        raise _build_invalid_error(text, "method")
 
 
-def _invalid(text: str, param: str | None = None) -> GatewayError:
+def _build_invalid_error(text: str, param: str | None = None) -> GatewayError:
     return GatewayError("invalid_field", text, param=param)
 
 
@@ -105,7 +109,8 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _check_short(place: str, holder: Mapping[str, object], most: int) -> None:
+def _check_length(place: str, holder: Mapping[str, object], most: int) -> None:
+    """Raise GatewayError (invalid_field) if the text at a place is longer than `most` characters."""
     value = holder.get(place.rpartition(".")[2])
     if isinstance(value, str) and len(value) > most:
         raise GatewayError("invalid_field", f"'{place}' is longer than {most} characters.", param=place)

@@ -42,10 +42,10 @@ class UnreadResults:
         return True
 
     async def turn(self, visit: ClientRequest, size_bytes: int) -> None:
-        """Wait until there is room for a result, and count it; or until its client has left."""
+        """Wait until there is room for a result, and count it; return if its client leaves."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = visit, size_bytes
-        self._admit()
+        self._admit_waiting()
         leaving = asyncio.create_task(visit.gone.wait())
         try:
             await asyncio.wait((turn, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +62,7 @@ class UnreadResults:
             self._owned[owner] -= size_bytes
             if not self._owned[owner]:
                 del self._owned[owner]
-            self._admit()
+            self._admit_waiting()
 
     def _has_room(self, visit: ClientRequest, size_bytes: int) -> bool:
         """Return whether there is room. One that is larger than a share is alone in it."""
@@ -71,7 +71,7 @@ class UnreadResults:
             not self._taken or self._owned.total() + size_bytes <= self._most_bytes
         )
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         """Give room to the waiting callers, in their order; a key without room keeps no other one waiting."""
         for turn, (visit, size_bytes) in list(self._waiting.items()):
             if not turn.done() and self.take(visit, size_bytes):
@@ -79,7 +79,7 @@ class UnreadResults:
                 turn.set_result(None)
 
 
-def result_bytes(result: ToolResult) -> int:
+def estimate_result_bytes(result: ToolResult) -> int:
     """Return about how many bytes the result of a call has on its way to a client."""
     if result.parts is None and result.structured is None:
         return len(result.content)

@@ -48,7 +48,7 @@ class KeyPlaces:
     def take_place(self, owner: tuple[str, str]) -> Iterator[None]:
         """Take a place of this key. Raises GatewayError (overloaded): its share is used up."""
         if self._taken[owner] >= self._share:
-            raise used_up(self._what, self._share)
+            raise build_used_up_error(self._what, self._share)
         self._taken[owner] += 1
         try:
             yield
@@ -90,6 +90,7 @@ class SessionShares:
         self._owners: dict[tuple[str, str], _Owner] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Open or use a session within the share of its key, or pass the request on without one."""
         fields = dict(scope["headers"])
         owner = get_owner(scope[SCOPE_KEY])
         session_id, version = fields.get(_SESSION), fields.get(_VERSION, b"").decode("latin-1")
@@ -114,13 +115,13 @@ class SessionShares:
             async def send_and_watch(message: Message) -> None:
                 is_open = message["type"] == "http.response.start" and message["status"] < 400
                 if is_open and (session_id := dict(message["headers"]).get(_SESSION)) is not None:
-                    owner.sessions[session_id.decode("latin-1")] = _Session(_now_s())
+                    owner.sessions[session_id.decode("latin-1")] = _Session(_get_now_s())
                 await send(message)
 
             await self._app(scope, receive, send_and_watch)
         finally:
             owner.opening -= 1
-            self._drop(key, owner)
+            self._drop_if_unused(key, owner)
 
     async def _use_session(
         self, key: tuple[str, str], session_id: str, scope: MutableMapping[str, Any], receive: Receive, send: Send
@@ -141,44 +142,44 @@ class SessionShares:
             await self._app(scope, receive, send_and_watch)
         finally:
             session.requests -= 1
-            session.used_s = _now_s()
+            session.used_s = _get_now_s()
             if is_over:
                 owner.sessions.pop(session_id, None)
             elif session_id in owner.sessions:
                 owner.sessions.move_to_end(session_id)
-            self._drop(key, owner)
+            self._drop_if_unused(key, owner)
 
     async def _make_room(self, owner: _Owner, scope: MutableMapping[str, Any]) -> None:
         """End the session of a key that has not been used for the longest time. Raises GatewayError (overloaded)."""
         session_id = next((name for name, session in owner.sessions.items() if not session.requests), None)
         if session_id is None:
-            raise used_up("sessions", compute_share(self._most))
+            raise build_used_up_error("sessions", compute_share(self._most))
         del owner.sessions[session_id]
         self._ending.add(session_id)
         asyncio.get_running_loop().call_later(_ENDING_S, self._ending.discard, session_id)
         headers = [(name, value) for name, value in scope["headers"] if name in (b"host", b"accept")]
         headers.append((_SESSION, session_id.encode("latin-1")))
-        await self._app({**scope, "method": "DELETE", "headers": headers}, _receive_empty_body, _ignore)
+        await self._app({**scope, "method": "DELETE", "headers": headers}, _receive_empty_body, _ignore_message)
         self._forget(session_id)
 
     def _drop_ended_sessions(self) -> None:
         """Forget sessions that have ended unused, once there are too many to be all alive."""
         if sum(len(owner.sessions) for owner in self._owners.values()) <= 2 * self._most:
             return
-        since_s = _now_s() - self._idle_s
+        since_s = _get_now_s() - self._idle_s
         for key, owner in list(self._owners.items()):
             for name, session in list(owner.sessions.items()):
                 if not session.requests and session.used_s < since_s:
                     del owner.sessions[name]
-            self._drop(key, owner)
+            self._drop_if_unused(key, owner)
 
-    def _drop(self, key: tuple[str, str], owner: _Owner) -> None:
+    def _drop_if_unused(self, key: tuple[str, str], owner: _Owner) -> None:
         if not owner.sessions and not owner.opening and self._owners.get(key) is owner:
             del self._owners[key]
 
 
-def used_up(what: str, share: int) -> GatewayError:
-    """Return the error for a key that has its whole share."""
+def build_used_up_error(what: str, share: int) -> GatewayError:
+    """Return the error for a key that has used its whole share."""
     return GatewayError(
         "overloaded",
         f"This key has {share} open {what}, which is its share: close some, or raise 'mcp.serve.sessions.most'.",
@@ -186,7 +187,7 @@ def used_up(what: str, share: int) -> GatewayError:
     )
 
 
-def _now_s() -> float:
+def _get_now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -194,5 +195,5 @@ async def _receive_empty_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _ignore(message: Message) -> None:
+async def _ignore_message(message: Message) -> None:
     del message

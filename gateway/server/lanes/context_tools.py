@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.config import Problem, Settings
-from gateway.config.risk_name_check import idle_rule, no_such_tool
+from gateway.config.risk_name_check import describe_idle_rule, describe_missing_tool
 from gateway.config.schema.tools import PluginTool, Tool
 from gateway.contracts.plugin import Host, Plugin, PluginKind
 from gateway.contracts.risk import RiskAssessor
@@ -208,7 +208,7 @@ def _adding_to_none(settings: Settings, declared: Mapping[str, _ToolAssessor]) -
 def _warn_of_idle(settings: Settings, names: Sequence[str]) -> None:
     """Log each rule that matches no enabled tool. `names` are the enabled tools."""
     for rule in settings.risk.rules:
-        if (text := idle_rule(rule, names, settings.mcp.servers)) is not None:
+        if (text := describe_idle_rule(rule, names, settings.mcp.servers)) is not None:
             log.warning("risk.rules.%s: %s", rule, text)
 
 
@@ -216,8 +216,8 @@ def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
     """Yield problems for rules and assessors whose tool is none of `names`."""
     risk = settings.risk
     for path, problem in [
-        *((f"risk.rules.{name}", no_such_tool("rules", name, names)) for name in risk.rules),
-        *((f"risk.assessors.{name}", no_such_tool("assessors", name, names)) for name in risk.assessors),
+        *((f"risk.rules.{name}", describe_missing_tool("rules", name, names)) for name in risk.rules),
+        *((f"risk.assessors.{name}", describe_missing_tool("assessors", name, names)) for name in risk.assessors),
     ]:
         if problem is not None:
             yield Problem("configuration", path, problem)

@@ -9,7 +9,7 @@ from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import KeyRing, LentKeys, StoredKeys
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.prompts import prompt_texts
+from gateway.config.prompts import read_prompt_texts
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
@@ -17,7 +17,7 @@ from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
-from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
+from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, list_metadata_paths
 from gateway.server.feature import load_features
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_endpoints, build_groups, upstreams_in_use
@@ -99,7 +99,7 @@ def _serve_paths(settings: Settings) -> frozenset[bytes]:
         return frozenset()
     path = settings.mcp.serve.path
     ways = (path, f"{path}/", f"{path}/*", f"{path}/*/")  # base URLs often end with a slash
-    return frozenset(one.encode() for one in (*ways, *metadata_paths(settings)))
+    return frozenset(one.encode() for one in (*ways, *list_metadata_paths(settings)))
 
 
 def door(settings: Settings) -> HostGuard:
@@ -119,7 +119,7 @@ def check_files(settings: Settings) -> None:
     """
     problems: list[Problem] = []
     of_features = (feature.check_files for feature in load_features() if feature.check_files is not None)
-    for check in (lambda settings: prompt_texts(settings.prompts), *of_features):
+    for check in (lambda settings: read_prompt_texts(settings.prompts), *of_features):
         try:
             check(settings)
         except ConfigError as error:

@@ -7,7 +7,7 @@ from gateway.api.ops_pages import Route
 from gateway.context.tool_calls import ToolCalls
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
-from gateway.mcp_server.lazy_endpoint import open_door
+from gateway.mcp_server.lazy_endpoint import open_endpoint
 from gateway.mcp_server.needs import DoorNeeds
 from gateway.server.pages.needs import Leave, PageNeeds
 
@@ -17,7 +17,7 @@ async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequen
     shared = needs.shared
     bearers = Bearers(identify=needs.identify, in_use=needs.settings, clock=shared.clock)
     closing.push_async_callback(bearers.close)
-    door = await open_door(
+    door = await open_endpoint(
         DoorNeeds(
             settings=needs.settings,
             lane=lambda: needs.current().lane,

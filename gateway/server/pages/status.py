@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.api.admin.status import GatewayStatusView, HistoryView, PointView, UpstreamStatusView
 from gateway.api.admin.upstreams import UpstreamView
 from gateway.config import LoadedConfig, redactable
-from gateway.config.redacted_dump import shown_settings
+from gateway.config.redacted_dump import redact_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
 from gateway.contracts.views import fill_view
@@ -32,7 +32,7 @@ class StatusFacts:
     async def read(self) -> GatewayStatusView:
         """Return the status of this moment."""
         loaded = self.loaded()
-        configuration = shown_settings(loaded.settings)
+        configuration = redact_settings(loaded.settings)
         numbers = UpstreamNumbers(*await self.exposition.numbers())
         return GatewayStatusView(
             started_at=self.started_s,

@@ -27,7 +27,7 @@ from opentelemetry.trace.status import Status, StatusCode
 from gateway import __version__
 from gateway.contracts.figures import Counted
 from gateway.contracts.tracing.tracer import Attribute, Record
-from gateway.telemetry.logs import escape_control, without_secrets
+from gateway.telemetry.logs import escape_control, remove_secrets
 from gateway.telemetry.tracing.session import TIMEOUT_S, CollectorSession
 
 log = logging.getLogger("gateway")
@@ -151,6 +151,7 @@ class _Exporter(SpanExporter):
         )
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans as OTLP, count their outcome, and log when sending begins or stops to fail."""
         waiting = cast(Sequence[_QueuedSpan], spans)
         self.taken += len(waiting)
         secrets = tuple(sorted(filter(None, self._secrets()), key=len, reverse=True))
@@ -172,20 +173,23 @@ class _Exporter(SpanExporter):
         self._otlp.shutdown()  # type: ignore[no-untyped-call]
 
     def _build_span(self, record: Record, secrets: tuple[str, ...]) -> ReadableSpan:
+        """Return a span of the SDK for a record, with secrets removed."""
         context = record.context
         parent = None
         if context.parent_id:
-            parent = _context(context.trace_id, context.parent_id, is_remote=context.remote)
-        attributes = {name: _clean(value, secrets) for name, value in record.attributes.items() if value is not None}
+            parent = _build_context(context.trace_id, context.parent_id, is_remote=context.remote)
+        attributes = {
+            name: _clean_value(value, secrets) for name, value in record.attributes.items() if value is not None
+        }
         if record.error:
-            attributes["error.type"] = _clean(record.error, secrets)
+            attributes["error.type"] = _clean_value(record.error, secrets)
         return ReadableSpan(
-            name=str(_clean(record.name, secrets)),
-            context=_context(context.trace_id, context.span_id, state=context.state),
+            name=str(_clean_value(record.name, secrets)),
+            context=_build_context(context.trace_id, context.span_id, state=context.state),
             parent=parent,
             resource=self._resource,
             attributes=attributes,
-            links=[Link(_context(one.trace_id, one.span_id)) for one in record.links],
+            links=[Link(_build_context(one.trace_id, one.span_id)) for one in record.links],
             kind=_KINDS[record.kind],
             status=Status(StatusCode.ERROR if record.error else StatusCode.UNSET),
             start_time=record.began_ns,
@@ -194,12 +198,12 @@ class _Exporter(SpanExporter):
         )
 
 
-def _context(trace_id: str, span_id: str, *, state: str = "", is_remote: bool = False) -> SpanContext:
+def _build_context(trace_id: str, span_id: str, *, state: str = "", is_remote: bool = False) -> SpanContext:
     found = TraceState.from_header([state]) if state else None
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote, _SAMPLED, found)
 
 
-def _clean(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | float | tuple[str, ...]:
+def _clean_value(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | float | tuple[str, ...]:
     """Return a value as it may leave: texts in UTF-8, without secrets and control characters, and not long."""
     if isinstance(value, str):
         return _clean_text(value[:READ_CHARS], secrets)
@@ -212,4 +216,4 @@ def _clean(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | flo
 @lru_cache(maxsize=1024)
 def _clean_text(text: str, secrets: tuple[str, ...]) -> str:
     """Return a text as it may leave. Nearly all texts of spans come again and again."""
-    return escape_control(without_secrets(text, secrets))[:TEXT_CHARS]
+    return escape_control(remove_secrets(text, secrets))[:TEXT_CHARS]

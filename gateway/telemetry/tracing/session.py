@@ -43,6 +43,7 @@ class CollectorSession(requests.Session):
         self._ca_file = str(ca_file or get_default_verify_paths().cafile or "") or True
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Send a request within TIMEOUT_S, read a bounded answer, and note the cause of a failure."""
         end_s, left = monotonic() + TIMEOUT_S, ANSWER_BYTES
         self.cert = None
         options |= {"headers": self._fields, "verify": self._ca_file, "stream": True}
@@ -53,7 +54,7 @@ class CollectorSession(requests.Session):
                     left -= len(part)
         except Exception as error:
             origin = _get_root_cause(error)
-            self.problem = _reason(origin)
+            self.problem = _describe_error(origin)
             if isinstance(origin, ssl.SSLCertVerificationError):  # of a kind that the SDK does not try again
                 raise requests.RequestException(self.problem) from error
             raise
@@ -71,7 +72,8 @@ def _get_root_cause(error: BaseException) -> BaseException:
     return error
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
+    """Return a short cause of a failure, for the log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
     if isinstance(error, TimeoutError):

@@ -27,7 +27,7 @@ from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.programs import PYTHON_FUNCTION, PYTHON_NAMES
 from gateway.plugin.templates import Values, filled_object
-from gateway.sandbox.confinement import Choice, Sandbox, strongest, with_level
+from gateway.sandbox.confinement import Choice, Sandbox, replace_level, strongest
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
 from gateway.sandbox.programs import program, shell
 from gateway.sandbox.run import CommandResult, run
@@ -164,7 +164,7 @@ class ExecuteCommand:
             return ToolResult(refusal, ok=False)
         level = (await self.choose(read_only=call.harmless)).level
         assert level is not None  # once found it stays
-        order = with_level(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
+        order = replace_level(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES

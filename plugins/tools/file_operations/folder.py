@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from gateway.sandbox.kernel import filesystem_type
+from gateway.sandbox.kernel import get_filesystem_type
 
 from .safe_open import PathRefusedError, open_beneath
 
@@ -228,7 +228,7 @@ def _has_posix_lock(descriptor: str) -> bool:
 
 
 def _not_special(descriptor: int) -> None:
-    if filesystem_type(descriptor) in _SPECIAL:
+    if get_filesystem_type(descriptor) in _SPECIAL:
         raise PathRefusedError("that is not an ordinary file")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.tracing.context import CURRENT, TraceContext
-from gateway.contracts.tracing.tracer import Record, Tracer, get_error_type, new_span_id
+from gateway.contracts.tracing.tracer import Record, Tracer, generate_span_id, get_error_type
 
 SENDER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True, state="a=b")
 
@@ -75,6 +75,6 @@ def test_a_span_ends_once() -> None:
 
 
 def test_ids_are_random_and_never_zero() -> None:
-    ids = {new_span_id() for _ in range(1000)}
+    ids = {generate_span_id() for _ in range(1000)}
     assert len(ids) == 1000 and all(len(one) == 16 and int(one, 16) for one in ids)
     assert get_error_type(None) == "" and get_error_type("word") == "word"

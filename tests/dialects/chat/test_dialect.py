@@ -9,7 +9,7 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat.dialect import DIALECT
 from gateway.dialects.chat.reply import DONE
-from gateway.http.error_response import error_body
+from gateway.http.error_response import build_error_body
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 TOLD: list[Chunk] = ["Hello", chunks.finish("stop"), {"choices": [], "usage": USAGE}]
@@ -58,6 +58,6 @@ def test_chat_answer_is_written_as_one_object() -> None:
 
 def test_errors_have_the_shape_of_the_api() -> None:
     """In a stream, as an event without an end."""
-    body = error_body(ERROR, request_id="run_7")
+    body = build_error_body(ERROR, request_id="run_7")
     stream = DIALECT.answer(DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5).stream()
     assert stream.error(ERROR, request_id="run_7") == b"data: " + body + b"\n\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.features.usage.observer_batch import UsageBatch
-from gateway.features.usage.observer_meter import FILE_BYTES_A_TOKEN, UsageMeter, asks_model, build_meter
+from gateway.features.usage.observer_meter import FILE_BYTES_A_TOKEN, UsageMeter, build_meter, is_model_path
 from gateway.usage.tokens import BYTES_A_TOKEN
 
 CHAT, SOUND = b"/v1/chat/completions", b"/v1/audio/transcriptions"
@@ -36,4 +36,8 @@ def test_stored_answer_is_identified_by_id_and_read_at_once() -> None:
 
 def test_nongenerating_request_is_not_metered() -> None:
     assert not meter(CHAT, makes=False).reads
-    assert asks_model(CHAT, makes=True) and not asks_model(CHAT, makes=False) and not asks_model(SOUND, makes=True)
+    assert (
+        is_model_path(CHAT, makes=True)
+        and not is_model_path(CHAT, makes=False)
+        and not is_model_path(SOUND, makes=True)
+    )

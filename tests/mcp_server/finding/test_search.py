@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.aio.cooperative import at_once
-from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, search_tools, wanted_call
+from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, parse_wanted_call, search_tools
 from gateway.mcp_server.finding.word_index import index_words
 from gateway.mcp_server.listing import ToolOffer
 
@@ -72,6 +72,8 @@ def test_invalid_search_arguments_are_refused(arguments: dict[str, object]) -> N
 
 def test_wanted_call_returns_name_and_optional_arguments() -> None:
     """Arguments may be left out."""
-    assert wanted_call({"name": "a"}) == ("a", {}) and wanted_call({"name": "a", "arguments": {"b": 1}})[1] == {"b": 1}
+    assert parse_wanted_call({"name": "a"}) == ("a", {}) and parse_wanted_call({"name": "a", "arguments": {"b": 1}})[
+        1
+    ] == {"b": 1}
     with pytest.raises(ValueError, match="name must be a text"):
-        wanted_call({"arguments": {}})
+        parse_wanted_call({"arguments": {}})

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from gateway.aio.cooperative import at_once
-from gateway.mcp_server.finding.word_index import DESCRIPTION_CHARS, WordIndex, index_words, wanted_words
+from gateway.mcp_server.finding.word_index import DESCRIPTION_CHARS, WordIndex, index_words, select_wanted_words
 from gateway.mcp_server.listing import ToolOffer
 
 #: Tools as public MCP servers name them, each with a description in our own words.
@@ -108,7 +108,7 @@ def index_of(*offers: ToolOffer) -> WordIndex:
 
 
 def found(index: WordIndex, query: str) -> list[str]:
-    return [one.inside for one in index.find_offers(wanted_words(query))]
+    return [one.inside for one in index.find_offers(select_wanted_words(query))]
 
 
 @pytest.mark.parametrize("queries", [USUAL, FURTHER])

@@ -9,7 +9,7 @@ import orjson
 from gateways import until, until_read
 
 from gateway.contracts.tools import ToolResult
-from gateway.mcp_server.quotas.result_backlog import result_bytes
+from gateway.mcp_server.quotas.result_backlog import estimate_result_bytes
 from gateway.testing.raw_connection import Peer, connect
 from tests.mcp_server.serving import ACCEPT, World, keys, texts, world
 
@@ -98,7 +98,7 @@ async def test_disconnected_clients_free_the_result_backlog(calm: dict[str, obje
 
 def test_result_size_counts_only_the_content_sent_to_clients() -> None:
     """Its text for others is not."""
-    assert result_bytes(ToolResult("x" * 9)) == 9
+    assert estimate_result_bytes(ToolResult("x" * 9)) == 9
     parts = [{"type": "image", "data": "A" * 1000}]
-    assert 1000 < result_bytes(ToolResult("x" * 9000, parts=parts)) < 1100
-    assert 1000 < result_bytes(ToolResult("", structured={"a": "b" * 1000})) < 1100
+    assert 1000 < estimate_result_bytes(ToolResult("x" * 9000, parts=parts)) < 1100
+    assert 1000 < estimate_result_bytes(ToolResult("", structured={"a": "b" * 1000})) < 1100

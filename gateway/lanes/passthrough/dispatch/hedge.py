@@ -13,7 +13,7 @@ from gateway.http.body import BodyError
 from gateway.http.response_head import ResponseError, ResponseHead
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange
 from gateway.lanes.passthrough.dispatch.failover import Failover
-from gateway.lanes.passthrough.dispatch.hedge_request import Failure, HedgeRequest, is_bare
+from gateway.lanes.passthrough.dispatch.hedge_request import Failure, HedgeRequest, is_only_success_head
 from gateway.upstream.attempts import Tries
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.endpoint_state import Member
@@ -62,6 +62,7 @@ class Hedge(Failover):
         head: ResponseHead | None = None,
         clean: bool = False,
     ) -> bool:
+        """Continue with the second request, if there is one; else try again as without hedging."""
         second = self._second
         if second is None:
             return super()._try_again(exchange, reason, outcome, head=head, clean=clean)
@@ -74,7 +75,7 @@ class Hedge(Failover):
         exchange.drop_upstream()
         self._forget_response(exchange)
         if second.is_connected:
-            self._adopt(exchange, second)
+            self._adopt_second(exchange, second)
         return True
 
     def second_connected(
@@ -95,7 +96,7 @@ class Hedge(Failover):
         exchange.target.group.tally.outcomes["cancelled"] += 1
         exchange.drop_upstream()
         self._forget_response(exchange)
-        self._adopt(exchange, second)
+        self._adopt_second(exchange, second)
 
     def second_failed(self, exchange: DispatchedExchange, second: HedgeRequest, failure: Failure) -> None:
         """Go on with the first request. If that has failed, too, the next try follows, or the end.
@@ -120,7 +121,7 @@ class Hedge(Failover):
         self._sent, exchange.pending = False, [b"", *(self._kept or ())]
         exchange.fail(failure.error, outcome=failure.outcome)
 
-    def _adopt(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
+    def _adopt_second(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Go on with the second request's connection, and with what came of its answer."""
         self._promote_second(exchange, second)
         exchange.upstream = upstream = second.release()
@@ -146,9 +147,10 @@ class Hedge(Failover):
         return (self._second is not None and status >= _FIRST_ERROR) or super()._is_telling(status)
 
     def response_received(self, exchange: DispatchedExchange, data: bytes) -> None:
+        """Hold a head without a body back while a second request runs; else handle it as failover does."""
         if self._second is not None and not self._judged:
             data, self._seen = self._seen + data, b""
-            if is_bare(data, exchange.record.head.method):  # if it ends here, the other answer counts
+            if is_only_success_head(data, exchange.record.head.method):  # if it ends here, the other answer counts
                 self._seen, self._stale, exchange.repeat = data, False, None
                 return
         super().response_received(exchange, data)
@@ -162,11 +164,13 @@ class Hedge(Failover):
         exchange.drop_upstream()
 
     def _end_wait(self) -> None:
+        """Cancel the wait for a second request. Idempotent."""
         if self._waits is not None:
             self._waits.end(self)
             self._waits = self._waiting = None
 
     def _drop_second(self, exchange: DispatchedExchange) -> None:
+        """Cancel the second request and the wait for one. Idempotent."""
         self._end_wait()
         second, self._second = self._second, None
         if second is not None:

@@ -18,8 +18,8 @@ from gateway.http.response_head import (
     HEAD_LIMIT_BYTES,
     ResponseError,
     ResponseHead,
-    after_interims,
     build_body,
+    find_final_head,
     may_become_head,
     parse_response_head,
 )
@@ -85,9 +85,10 @@ class HedgeRequest:
         if upstream is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
         else:
-            self._begin(upstream)
+            self._send_request(upstream)
 
     async def _connect(self) -> None:
+        """Open a connection and send the request, or report the failure to the owner."""
         try:
             upstream = await self.target.member.pool.connect()
         except GatewayError as error:
@@ -95,15 +96,16 @@ class HedgeRequest:
             self._owner.second_failed(self._exchange, self, Failure(error=error, outcome="connect", reason="connect"))
             return
         self._connecting = None
-        self._begin(upstream)
+        self._send_request(upstream)
 
-    def _begin(self, upstream: UpstreamConnection) -> None:
+    def _send_request(self, upstream: UpstreamConnection) -> None:
+        """Send the request, unless the owner takes the connection for its own request."""
         if not self._owner.second_connected(self._exchange, self, upstream):
             self._upstream, self.sent_at = upstream, perf_counter()
             upstream.begin(self, self.request)
 
     def release(self) -> UpstreamConnection:
-        """Hand the connection over."""
+        """Return the connection to a caller that continues with it."""
         upstream, self._upstream = self._upstream, None
         assert upstream is not None
         return upstream
@@ -119,6 +121,7 @@ class HedgeRequest:
         self.tries.end(failed=None)
 
     def _fail(self, cause: str, *, outcome: str, reason: str, **more: Any) -> None:
+        """Close the connection, and report the failure to the owner."""
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
@@ -128,9 +131,10 @@ class HedgeRequest:
     # As a turn of the connection.
 
     def response_received(self, data: bytes) -> None:
+        """Read the head of the answer, and report to the owner whether it is good or failed."""
         self.seen = data = self.seen + data
         try:
-            start = after_interims(data, method=self._exchange.record.head.method)
+            start = find_final_head(data, method=self._exchange.record.head.method)
             end = data.find(b"\r\n\r\n", start) + 4
             if end < 4 and len(data) <= HEAD_LIMIT_BYTES and may_become_head(data[start:]):
                 return
@@ -155,6 +159,7 @@ class HedgeRequest:
         return False
 
     def upstream_lost(self, error: Exception | None) -> None:
+        """Report the lost connection as a failure; a stale idle one also ends others as old as it."""
         del error
         upstream, self._upstream = self._upstream, None
         stale = upstream is not None and upstream.reused and not self.seen
@@ -170,7 +175,7 @@ class HedgeRequest:
         """See `upstream_full`."""
 
 
-def is_bare(data: bytes, method: bytes) -> bool:
+def is_only_success_head(data: bytes, method: bytes) -> bool:
     """Return whether an answer so far is a whole final head, no error, of whose body nothing is here yet."""
     end = data.find(b"\r\n\r\n") + 4
     if end < 4 or not data.startswith((b"2", b"3"), 9):
@@ -181,7 +186,7 @@ def is_bare(data: bytes, method: bytes) -> bool:
 
 
 def _is_body_pending(head: ResponseHead, begun: bytes) -> bool:
-    """Return whether a body is to come that has not begun. One that ends with its connection may be empty."""
+    """Return whether the head promises a body (by length or chunks) of which no byte is here yet."""
     body = build_body(head, payload_only=True)
     try:
         return head.framing != "close" and not body.feed(begun) and not body.done

@@ -66,11 +66,11 @@ class ModelField:
         self._tokens = 0
 
     def feed(self, data: bytes) -> None:
-        """Look at the next piece of the body."""
+        """Scan the next piece of the body."""
         if self.done:
             return
         self._data += data[: LIMIT_BYTES - len(self._data)]
-        while not self.done and self._step():
+        while not self.done and self._read_token():
             self._tokens += 1
             if self._tokens > LIMIT_TOKENS:
                 self.done = True
@@ -79,31 +79,33 @@ class ModelField:
         if self.done:
             self._data.clear()
 
-    def _step(self) -> bool:
+    def _read_token(self) -> bool:
         """Read one token. Return False if more bytes are needed."""
         if self._try_next in (_IN_KEY, _IN_TEXT, _IN_NESTED_TEXT):
-            return self._string()
+            return self._read_string()
         if self._try_next == _IN_NESTED:
             return self._read_nested()
         if self._try_next == _IN_SCALAR:
-            self._skip(_SCALAR)
+            self._skip_pattern(_SCALAR)
             self._try_next = _COMMA
-            return self._at < len(self._data) or self._stay(_IN_SCALAR)
-        self._skip(_SPACE)
+            return self._at < len(self._data) or self._wait_in_state(_IN_SCALAR)
+        self._skip_pattern(_SPACE)
         if self._at >= len(self._data):
             return False
-        return self._mark(self._data[self._at])
+        return self._read_punctuation(self._data[self._at])
 
-    def _stay(self, state: int) -> bool:
+    def _wait_in_state(self, state: int) -> bool:
+        """Stop until more bytes come, and continue in this state. Return False."""
         self._try_next = state
         return False
 
-    def _skip(self, pattern: re.Pattern[bytes]) -> None:
+    def _skip_pattern(self, pattern: re.Pattern[bytes]) -> None:
+        """Move behind a match of the pattern."""
         found = pattern.match(self._data, self._at)
         assert found is not None
         self._at = found.end()
 
-    def _mark(self, byte: int) -> bool:
+    def _read_punctuation(self, byte: int) -> bool:
         """Read a byte between two tokens."""
         if self._try_next == _BRACE and byte == 0x7B:
             self._try_next = _KEY
@@ -114,14 +116,14 @@ class ModelField:
         elif self._try_next == _COMMA and byte == 0x2C:
             self._try_next = _KEY
         elif self._try_next == _VALUE and (byte == 0x22 or not self._is_model):
-            return self._value(byte)
+            return self._begin_value(byte)
         else:  # the end of the object, a model that is no text, or no JSON
             self.done = True
             return False
         self._at += 1
         return True
 
-    def _value(self, byte: int) -> bool:
+    def _begin_value(self, byte: int) -> bool:
         """Begin to read a value."""
         if byte == 0x22:
             self._try_next, self._start = _IN_TEXT, self._at
@@ -133,7 +135,7 @@ class ModelField:
             self._try_next = _IN_SCALAR
         return True
 
-    def _string(self) -> bool:
+    def _read_string(self) -> bool:
         """Read on in a string."""
         found = _STRING.match(self._data, self._at)
         assert found is not None
@@ -159,7 +161,7 @@ class ModelField:
 
     def _read_nested(self) -> bool:
         """Read on in a nested value."""
-        self._skip(_NESTED)
+        self._skip_pattern(_NESTED)
         if self._at >= len(self._data):
             return False
         byte = self._data[self._at]

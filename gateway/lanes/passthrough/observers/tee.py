@@ -42,7 +42,7 @@ class JoinedSinks:
 
     @property
     def takes_ends(self) -> bool:
-        """Return whether all of them do with the ends."""
+        """Return whether every sink needs only the beginning and the end of the payload."""
         return all(sink.takes_ends for sink in self._sinks)
 
     @property
@@ -51,12 +51,12 @@ class JoinedSinks:
         return any(sink.is_late for sink in self._sinks)
 
     def keep(self, piece: bytes) -> None:
-        """Hand each the piece."""
+        """Pass the piece to each sink."""
         for sink in self._sinks:
             sink.keep(piece)
 
     def skip(self, length: int) -> None:
-        """Tell each what is left out."""
+        """Report `length` skipped bytes to each sink."""
         for sink in self._sinks:
             sink.skip(length)
 
@@ -76,7 +76,7 @@ class Tee:
         self._ring: deque[bytes] | None = None  # the last ones, once the beginning is there
 
     def build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
-        """Return the reader of the body that follows `head`, as `response_head.body_of` does, with a copy."""
+        """Return the reader of the body that follows `head`, which copies the payload to the sink."""
         return build_teed_body(head, self.keep, payload_only=payload_only)
 
     def build_rest(self, left: int) -> LengthBody:
@@ -84,7 +84,7 @@ class Tee:
         return TeedLengthBody(left, self.keep)
 
     def build_relay(self, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """Return what takes whole chunks, and writes them on."""
+        """Return a function that forwards whole chunks with `write`, and keeps them for the sink."""
         if not self.sink.takes_ends:
             if self._run is None:
                 self._run = []
@@ -168,6 +168,7 @@ class TeedChunkedBody(ChunkedBody):
         return self._framed and self.between_chunks
 
     def _split_payload(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
+        """Split the data as the base class does, and copy the payload to the sink."""
         passed = super()._split_payload(data, start, payload)
         self._keep(passed)
         if self._framed:
@@ -176,7 +177,7 @@ class TeedChunkedBody(ChunkedBody):
 
 
 def build_teed_body(head: ResponseHead, keep: Keep, *, payload_only: bool) -> LengthBody | OpenBody | ChunkedBody:
-    """Return the reader of the body that follows `head`, as `body_of` does, with a copy for `keep`."""
+    """Return the reader of the body that follows `head`, which passes the payload to `keep`, too."""
     if head.framing == "chunked":
         return TeedChunkedBody(keep, payload_only=payload_only)
     if head.framing == "close":

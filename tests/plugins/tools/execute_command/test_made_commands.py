@@ -13,7 +13,7 @@ import pytest
 
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.plugins.tools.execute_command import way_to_run
-from gateway.sandbox.confinement import strongest, with_level
+from gateway.sandbox.confinement import replace_level, strongest
 from gateway.sandbox.launch_messages import Order, ProcessLimits
 from gateway.sandbox.programs import PATH, program
 from gateway.sandbox.run import run
@@ -90,7 +90,7 @@ async def slip(folder: Path, batch: list[dict[str, Any]]) -> str:
     )
     level = (await strongest("auto", order)).level or "none"
     finished = await run(
-        with_level(order, level=level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 20
+        replace_level(order, level=level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 20
     )
     assert (finished.outcome.end, finished.outcome.code) == ("exited", 0), (finished.outcome, finished.stderr)
     return finished.stdout
