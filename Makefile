@@ -49,7 +49,7 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
-	$(PY) -m pytest -m postgres $(addprefix tests/,e2e judged plugins/tools/execute_sql) $(ARGS)
+	$(PY) -m pytest -m postgres $(addprefix tests/,e2e judged plugins/stores/postgresql plugins/tools/execute_sql) $(ARGS)
 
 test-prometheus: $(VENV)/.dev ## a bad night that a real Prometheus watches, and the alerts (Debian: apt-get install prometheus)
 	$(PY) -m pytest -m prometheus tests/deploy $(ARGS)

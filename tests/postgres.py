@@ -31,43 +31,72 @@ def newest_programs() -> Path:
     return found
 
 
+class PostgresServer:
+    """A server in a folder of its own; root becomes the packages' own user, as PostgreSQL refuses to run as root."""
+
+    def __init__(self, *, newest: bool) -> None:
+        bin_dir = newest_programs() if newest else system_programs()
+        user = "postgres" if os.geteuid() == 0 else None
+        self.folder, self.port = Path(tempfile.mkdtemp()), free_port()
+        if user is not None:
+            shutil.chown(self.folder, user)
+            if newest:  # that user may have no way to a checkout of root's
+                bin_dir = shutil.copytree(bin_dir.parent, self.folder / "server", symlinks=True) / "bin"
+        self._bin_dir = bin_dir
+        self._run = {"user": user, "cwd": self.folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process: subprocess.Popen[bytes] | None = None
+        initdb = [bin_dir / "initdb", "-D", "data", "-U", "owner", "--auth=trust", "-N"]
+        subprocess.run(initdb, check=True, **self._run)  # type: ignore[call-overload]
+
+    @property
+    def place(self) -> str:
+        """The end of its URL, behind the role."""
+        return f"127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start it, also after it was killed."""
+        options = ["-c", "listen_addresses=127.0.0.1", "-p", str(self.port), "-k", str(self.folder), "-F"]
+        command = [self._bin_dir / "postgres", "-D", "data", *options]
+        self._process = subprocess.Popen(command, start_new_session=True, **self._run)  # type: ignore[call-overload]
+        _wait_until(lambda: self._psql("SELECT 1") == 0, "PostgreSQL")
+
+    def execute(self, sql: str) -> None:
+        assert self._psql(sql) == 0, sql
+
+    def kill(self) -> None:
+        """Kill all of its processes at once."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)  # ends at once, and writes nothing more to its folder
+            self._process.wait()
+        shutil.rmtree(self.folder)
+
+    def _psql(self, sql: str) -> int:
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "owner", "-v", "ON_ERROR_STOP=1", "postgres"]
+        command = [system_programs() / "psql", *where, "-c", sql]
+        return subprocess.run(command, **self._run).returncode  # type: ignore[call-overload, no-any-return]
+
+
+@contextmanager
+def started_server(*, newest: bool = False) -> Iterator[PostgresServer]:
+    server = PostgresServer(newest=newest)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
 @contextmanager
 def postgres_server(prepared: str, *, newest: bool = False) -> Iterator[str]:
-    """The end of its URL, behind the role, once `prepared` has run.
-
-    PostgreSQL refuses to run as root, so root becomes the packages' own user.
-    """
-    bin_dir = newest_programs() if newest else system_programs()
-    user = "postgres" if os.geteuid() == 0 else None
-    folder, port = Path(tempfile.mkdtemp()), free_port()
-    if user is not None:
-        shutil.chown(folder, user)
-        if newest:  # that user may have no way to a checkout of root's
-            bin_dir = shutil.copytree(bin_dir.parent, folder / "server", symlinks=True) / "bin"
-    run = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([bin_dir / "initdb", "-D", "data", "-U", "owner", "--auth=trust", "-N"], check=True, **run)  # type: ignore[call-overload]
-    options = ["-c", "listen_addresses=127.0.0.1", "-p", str(port), "-k", str(folder), "-F"]
-    process = subprocess.Popen([bin_dir / "postgres", "-D", "data", *options], **run)  # type: ignore[call-overload]
-    try:
-        psql = [
-            system_programs() / "psql",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-U",
-            "owner",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "postgres",
-        ]
-        _wait_until(lambda: not subprocess.run([*psql, "-c", "SELECT 1"], **run).returncode, "PostgreSQL")  # type: ignore[call-overload]
-        subprocess.run([*psql, "-c", prepared], check=True, **run)  # type: ignore[call-overload]
-        yield f"127.0.0.1:{port}/postgres"
-    finally:
-        process.send_signal(signal.SIGINT)  # ends at once; SIGTERM waits for clients
-        process.wait()
-        shutil.rmtree(folder)
+    """The end of the URL of a server, behind the role, once `prepared` has run."""
+    with started_server(newest=newest) as server:
+        server.execute(prepared)
+        yield server.place
 
 
 @contextmanager
@@ -117,7 +146,7 @@ def pooler(place: str) -> Iterator[str]:
         _wait_until(lambda: _accepts(port), "PgBouncer")
         yield f"127.0.0.1:{port}/{place.partition('/')[2]}"
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # at once; SIGINT waits for clients
         process.wait()
         shutil.rmtree(folder)
 

@@ -143,6 +143,7 @@ WIDE = {
 }
 #: Classes of more parts, each for its reason.
 COMBINED = {
+    "gateway.plugins.stores.postgresql.store.PostgresqlStore": "one pool, its methods by subject, as SqliteStore",
     "gateway.plugins.stores.sqlite.SqliteStore": "one connection, its methods by subject; no part overrides another",
 }
 

@@ -64,16 +64,17 @@ def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
 
 
 def store_file(loaded: LoadedConfig, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:
-    """Return the file of the store, and its reader. Raises AuditError; `instead`: the advice if it is not a file."""
+    """Return the name of the store, and its reader. Raises AuditError; `instead`: the advice if there is none."""
     try:
         address = get_store_address(loaded.settings, folder=loaded.folder)
     except PluginProblem as problem:
         raise AuditError(f"{problem.message}; {instead}") from None
-    if address.file is None:
-        raise AuditError(f"the store is not a file that can be read beside the gateway: {instead}")
-    if not address.file.exists():
+    if address.file is not None and not address.file.exists():
         raise AuditError(f"there is no store {str(address.file)!r} yet: name the gateway's configuration with -c")
-    return str(address.file), address.get_reader()
+    try:
+        return address.redacted_url if address.file is None else str(address.file), address.get_reader()
+    except StoreError:
+        raise AuditError(f"the store cannot be read beside the gateway: {instead}") from None
 
 
 def verify_log(store: StoreFile, *, noted: NotedHash | None) -> Iterator[str]:

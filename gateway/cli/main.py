@@ -250,6 +250,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
     "mcp": _defer_import("operator.mcp"),
     "audit": _defer_import("audit"),
     "backup": _defer_import("backup"),
+    "store": _defer_import("store"),
     "plugin": _defer_import("plugin_new"),
     "import": _defer_import("litellm.command"),
     "version": _add_version,

@@ -91,6 +91,7 @@ from gateway.contracts.storage.store import (
     WorkerService,
     memory_owner,
 )
+from gateway.contracts.storage.tables import TABLES, StoreTables, TableRow, TableValue
 from gateway.contracts.storage.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 from gateway.contracts.tools import (
     TOOL_HEADER,
@@ -128,6 +129,7 @@ __all__ = [
     "METADATA_NETWORKS",
     "MOST_USAGE",
     "RISK_LEVEL",
+    "TABLES",
     "TOOL_HEADER",
     "Action",
     "Adding",
@@ -203,6 +205,7 @@ __all__ = [
     "Store",
     "StoreBacklog",
     "StoreError",
+    "StoreTables",
     "StoredConversation",
     "StoredKey",
     "StoredPrompt",
@@ -211,6 +214,8 @@ __all__ = [
     "StoredService",
     "StoredStep",
     "StoredUsage",
+    "TableRow",
+    "TableValue",
     "Tally",
     "ToolCall",
     "ToolCatalog",

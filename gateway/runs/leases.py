@@ -24,7 +24,7 @@ no run. `close` gives all leases back at an orderly stop, so that other workers 
 
 Time. Leases are compared in Unix time, because several machines share them. If the clock is set forward, or the machine
 sleeps, all leases look over at once, also of live workers. `_waits_for_renewals` notices this: Unix time has gained
-on the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes
+on the monotonic clock. For the time of one lease this worker then claims none for its age (`over_s` 0). The same goes
 for a clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a
 failure of the store, during which no live worker could renew a lease. Where the store answers late, because another
 process locks it, it may have failed for others: then a lease must have been over for as long as the slowest of the last
@@ -216,8 +216,9 @@ class Leases:
         now_s = self._clock.time()
         runs = await self._store.claim(
             owner=self.owner,
-            now_s=self._get_expiry_cutoff_s(now_s),
+            now_s=now_s,
             until_s=now_s + LEASE_S,
+            over_s=self._get_expiry_cutoff_s(now_s),
             states=states,
             run_id=run_id,
             limit=limit,
@@ -273,7 +274,8 @@ class Leases:
         if not self._held:
             return
         held = dict(self._held)
-        renewing = self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
+        now_s = self._clock.time()
+        renewing = self._store.renew(owner=self.owner, run_ids=list(held), now_s=now_s, until_s=now_s + LEASE_S)
         ours = await self._measure_query(renewing)
         for run_id in held.keys() - set(ours):
             task = held[run_id]

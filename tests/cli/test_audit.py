@@ -228,7 +228,7 @@ async def test_audit_uses_the_store_of_the_configuration(tmp_path: Path) -> None
     ("store", "message"),
     [
         ("sqlite:///:memory:", "ask GET /context/audit instead"),
-        ("postgresql://db/x", "ask GET /context/audit instead"),
+        ("mysql://db/x", "ask GET /context/audit instead"),
         ("sqlite:///none.db", "there is no store"),
     ],
 )

@@ -56,14 +56,14 @@ def test_a_tool_that_reaches_the_store_of_an_operators_plugin_is_refused(plugins
 def test_store_scheme_without_a_plugin_is_reported_at_its_place(tmp_path: Path) -> None:
     """The message names the schemes that there are, and no password."""
     file = tmp_path / "gateway.yaml"
-    file.write_text("listen: 127.0.0.1:1\nstore: postgresql://me:hunter2@db/gateway\n")
+    file.write_text("listen: 127.0.0.1:1\nstore: mysql://me:hunter2@db/gateway\n")
     with pytest.raises(ConfigError) as refused:
         load(file, environ={}, flags={}, checks=(check_plugins,))
     (problem,) = refused.value.problems
-    assert str(problem).startswith(f"{file}:2:8 store: no plugin 'postgresql' of kind 'stores'")
+    assert str(problem).startswith(f"{file}:2:8 store: no plugin 'mysql' of kind 'stores'")
     assert "sqlite://" in problem.message and "hunter2" not in problem.message
     with pytest.raises(PluginProblem):
-        resolve_store("postgresql://me:hunter2@db/gateway", folder=tmp_path, plugins=None)
+        resolve_store("mysql://me:hunter2@db/gateway", folder=tmp_path, plugins=None)
 
 
 async def test_a_scratch_store_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ class Failing(SqliteStore):
             raise StoreError("database or disk is full")
         await super().write(change)
 
-    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+    async def renew(self, *, owner: str, run_ids: Sequence[str], now_s: float, until_s: float) -> Sequence[str]:
         self.asked += 1
         if self.broken:
             raise StoreError("disk I/O error")
-        return await super().renew(owner=owner, run_ids=run_ids, until_s=until_s)
+        return await super().renew(owner=owner, run_ids=run_ids, now_s=now_s, until_s=until_s)

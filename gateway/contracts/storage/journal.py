@@ -318,18 +318,30 @@ class Journal(ToolRuns, Protocol):
         """Return the steps in the order of their numbers."""
 
     async def claim(
-        self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
+        self,
+        *,
+        owner: str,
+        now_s: float,
+        until_s: float,
+        states: Sequence[RunState],
+        run_id: str | None,
+        limit: int,
+        over_s: float | None = None,
     ) -> Sequence[StoredRun]:
         """Assign runs in these states without a lease to the owner, each with its next fence; return them as changed.
 
         A run that awaits approvals is claimed only when none of them is pending. A lease is over that ended before
-        `now_s`, or ends more than `FAR_S` behind it; at 0 none is.
+        `over_s`, or ends more than `FAR_S` behind it; at 0 none is. None: `over_s` is `now_s`.
+
+        A store with a clock of its own reads the times as distances from `now_s`: how long the lease lasts, and how
+        long another one must have been over. So it does in `renew`, and with the lease of a run that is written, as a
+        distance from `updated_s`.
         """
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         """Write `step.late`, and nothing else of the step, under any owner of the run."""
 
-    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+    async def renew(self, *, owner: str, run_ids: Sequence[str], now_s: float, until_s: float) -> Sequence[str]:
         """Prolong the leases of these runs; return the ids of the runs that are still the owner's."""
 
     async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Journal
 from gateway.contracts.storage.keys import KeyStore
 from gateway.contracts.storage.responses import ResponseStore
+from gateway.contracts.storage.tables import StoreTables
 from gateway.contracts.storage.usage import UsageStore
 
 #: A JSON object as orjson reads it: values are JSON values.
@@ -337,6 +338,10 @@ class StoreAddress(Protocol):
 
     def get_reader(self) -> StoreFile:
         """Return the reader of the file. Raises StoreError if there is none."""
+        ...
+
+    def get_tables(self) -> StoreTables:
+        """Return the tables of the store, to copy it. Raises StoreError if it cannot be copied."""
         ...
 
 

@@ -259,14 +259,24 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._all(STEPS, journal.STEPS, (tenant, run_id))
 
     async def claim(
-        self, *, owner: str, now_s: float, until_s: float, states: Sequence[RunState], run_id: str | None, limit: int
+        self,
+        *,
+        owner: str,
+        now_s: float,
+        until_s: float,
+        states: Sequence[RunState],
+        run_id: str | None,
+        limit: int,
+        over_s: float | None = None,
     ) -> Sequence[StoredRun]:
         statement = journal.CLAIMABLE if run_id is None else journal.CLAIMABLE_RUN
-        which = (json.dumps(list(states)), now_s, limit, *(() if run_id is None else (run_id,)))
+        over_s = now_s if over_s is None else over_s
+        which = (json.dumps(list(states)), over_s, limit, *(() if run_id is None else (run_id,)))
         taken = partial(journal_tx.claim, statement=statement, values=which, owner=owner, until_s=until_s)
         return await self._write(taken)
 
-    async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
+    async def renew(self, *, owner: str, run_ids: Sequence[str], now_s: float, until_s: float) -> Sequence[str]:
+        del now_s  # leases are compared by the clocks of their owners: they are on this machine
         which = (until_s, owner, json.dumps(list(run_ids)))
         return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
 

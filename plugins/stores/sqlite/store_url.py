@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.plugin import AuditLine, KeptLine, StoreError
 
@@ -19,6 +20,9 @@ from .file_check import defect
 from .journal_statements import AUDIT_ROWS
 from .migrations import APPLICATION_ID, AUDIT_TRIGGERS
 from .rows import Rows
+
+if TYPE_CHECKING:
+    from .tables import SqliteTables
 
 #: Pages that are copied between two looks at the progress: 64 MiB of 4 KiB.
 _PAGES = 1 << 14
@@ -137,3 +141,10 @@ class SqliteAddress:
         if self.file is None:
             raise StoreError("the store is in memory")
         return SqliteBeside(str(self.file))
+
+    def get_tables(self) -> "SqliteTables":
+        if self.file is None:
+            raise StoreError("a store in memory ends with its gateway: name a file, such as sqlite:///./gateway.db")
+        from .tables import SqliteTables  # a gateway copies no store, and keeps for life what it imports
+
+        return SqliteTables(self.file)

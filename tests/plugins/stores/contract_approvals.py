@@ -116,7 +116,9 @@ async def test_concurrent_decisions_decide_once(store: Store) -> None:
     answers = await asyncio.gather(
         *(store.rule(write(approve=n % 2 == 0, audit=(audit_line("decision"),))) for n in range(200))
     )
-    assert [a for a, _ in answers] == ["decided", *["other", "same"] * 99, "other"]
+    found = [a for a, _ in answers]
+    first = found.index("decided")  # of calls at the same time any may be the first
+    assert found == ["decided" if n == first else "same" if n % 2 == first % 2 else "other" for n in range(200)]
     assert len({kept for _, kept in answers}) == 1
     assert len(await store.audit(after=0, limit=9)) == 1
 

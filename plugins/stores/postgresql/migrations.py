@@ -1,0 +1,99 @@
+"""The schema of the store in the database, as the steps that create it.
+
+1. Each step is one transaction, under a lock of the transaction. Gateways that start together wait for each other.
+2. A step only adds: gateways of the version before it go on with the schema. `compatible_from` names the oldest
+   version that can. A released step is never changed; a new one is added behind it.
+3. A schema that is newer than this program is accepted if its `compatible_from` allows it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+
+from gateway.plugin import StoreError
+
+from .failures import translate_error
+from .pool import PostgresqlConnection, connect
+
+FOLDER: Final = Path(__file__).parent / "sql"
+#: "Twol": the lock of those that change the schema.
+_LOCK: Final = 0x54776F6C
+#: So long a start waits for the server, and for others that change the schema.
+OPEN_S: Final = 30.0
+
+
+def read_script(name: str) -> str:
+    return (FOLDER / f"{name}.sql").read_text("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStep:
+    """One version of the schema: the files of `sql/` that make it from the version before."""
+
+    version: int
+    compatible_from: int
+    files: Sequence[str]
+
+    def script(self) -> str:
+        return "\n".join(map(read_script, self.files))
+
+
+_FIRST: Final = (
+    *("base", "events", "audit", "runs", "grants", "approvals", "pruning"),
+    *("general", "responses", "hidden_turns", "usage", "memories", "keys"),
+)
+SCHEMA: Sequence[SchemaStep] = (SchemaStep(1, compatible_from=1, files=_FIRST),)
+
+#: Not by a name: the server looks names up in a cache that may be older than the lock.
+_FIND_TABLE: Final = """SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'twolane' AND c.relname = 'schema_versions'),
+    current_setting('server_encoding')"""
+_FIND_VERSION: Final = """SELECT version, (SELECT max(compatible_from) FROM twolane.schema_versions)
+    FROM twolane.schema_versions ORDER BY version DESC LIMIT 1"""
+
+
+async def migrate(url: str, *, schema: Sequence[SchemaStep] = SCHEMA) -> None:
+    """Bring the schema to its last version. Raises StoreError if this program cannot use it."""
+    try:
+        async with asyncio.timeout(OPEN_S):
+            connection = await connect(url)
+            try:
+                await _migrate(connection, schema)
+            finally:
+                connection.terminate()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        raise translate_error(error) from error
+
+
+async def _migrate(connection: PostgresqlConnection, schema: Sequence[SchemaStep]) -> None:
+    known = schema[-1].version
+    if (await _read_version(connection, known)) >= known:
+        return
+    await connection.execute(f"BEGIN; SELECT pg_advisory_xact_lock({_LOCK})")
+    found = await _read_version(connection, known)
+    for step in schema:
+        if step.version > found:
+            added = f"INSERT INTO twolane.schema_versions VALUES ({step.version}, {step.compatible_from})"  # noqa: S608
+            await connection.execute(f"{step.script()};\n{added}")
+    await connection.execute("COMMIT")
+
+
+async def _read_version(connection: PostgresqlConnection, known: int) -> int:
+    """Return the version of the schema, 0 if there is none. Raises StoreError if it is too new for this program."""
+    ((is_there, encoding),) = await connection.fetch(_FIND_TABLE)
+    if encoding != "UTF8":
+        raise StoreError(f"the database has the encoding {encoding}: create it with UTF8 (createdb --encoding UTF8)")
+    if not is_there:
+        return 0
+    ((version, compatible_from),) = await connection.fetch(_FIND_VERSION)
+    if compatible_from > known:
+        raise StoreError(
+            f"the store has version {version} of its schema, which gateways can use from version {compatible_from} on, "
+            f"and this one knows version {known}: start a newer gateway"
+        )
+    return int(version)

@@ -1,0 +1,24 @@
+"""Dataclasses as rows of PostgreSQL."""
+
+from gateway.contracts.storage.journal import RunEvent
+from gateway.plugins.stores.postgresql.rows import PostgresqlRows
+from tests.plugins.stores.records import event
+
+ROWS = PostgresqlRows(RunEvent)
+
+
+def test_columns_are_quoted_and_in_the_order_of_the_fields() -> None:
+    """Some are words of SQL."""
+    assert ROWS.columns() == '"tenant", "run_id", "type", "data", "created_s", "seq"'
+    assert ROWS.columns("e").startswith('e."tenant", e."run_id"')
+
+
+def test_record_comes_back_from_its_row() -> None:
+    assert ROWS.from_row(ROWS.to_json(event()).values()) == event()
+
+
+def test_escaped_texts_of_a_row_are_restored() -> None:
+    row = ["acme", "a\x01\x01b", "step", b"\x01\x01", 1.0, 2]
+    assert ROWS.from_row(row) == RunEvent(
+        tenant="acme", run_id="a\0b", type="step", data=b"\x01\x01", created_s=1.0, seq=2
+    )
