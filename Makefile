@@ -7,6 +7,7 @@ SERVERS_VENV := .venv-mcp-servers
 MODELS_VENV := .venv-model-servers
 SITE_VENV := .venv-docs
 RELEASE_VENV := .venv-release
+DEPLOY_VENV := .venv-deploy
 DIST   ?= dist
 BILLS  ?= base mcp
 ENVIRONMENTS ?= build/environments
@@ -24,11 +25,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not prometheus and not mcp_servers and not servers and not wheel and not browser
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not prometheus and not mcp_servers and not servers and not wheel and not browser and not deploy
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py test_sentences.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +50,7 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
-	$(PY) -m pytest -m postgres $(addprefix tests/,e2e judged plugins/stores/postgresql plugins/tools/execute_sql) $(ARGS)
+	$(PY) -m pytest -m postgres $(addprefix tests/,cli deploy e2e judged plugins/stores/postgresql plugins/tools/execute_sql) $(ARGS)
 
 test-prometheus: $(VENV)/.dev ## a bad night that a real Prometheus watches, and the alerts (Debian: apt-get install prometheus)
 	$(PY) -m pytest -m prometheus tests/deploy $(ARGS)
@@ -71,6 +72,9 @@ test-servers: $(VENV)/.dev $(MODELS_VENV)/.servers ## with real model servers, w
 
 test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
 	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
+
+test-deploy: $(VENV)/.dev $(DEPLOY_VENV)/.deploy ## check deploy/ with hadolint, Helm, the schemas of Kubernetes, systemd and nginx (Debian: apt-get install nginx systemd)
+	$(PY) -m pytest -m deploy tests/deploy $(ARGS)
 
 test-wheel: $(VENV)/.dev $(RELEASE_VENV)/.release ## build a release and start a gateway from its wheel in an environment of its own
 	$(PY) -m pytest -m wheel tests/deploy/test_wheel.py $(ARGS)
@@ -131,6 +135,7 @@ release: $(RELEASE_VENV)/.release ## build and check what is published into dist
 lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) -o requirements/base.txt
 	$(LOCK) --extra mcp --extra codings -o requirements/mcp.txt
+	$(LOCK) --extra postgres -o requirements/postgres.txt
 	$(LOCK) --extra mcp --extra codings --extra tracing -o requirements/tracing.txt
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra dev --extra clients -o requirements/clients.txt
@@ -142,6 +147,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:model-servers -o requirements/model-servers.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:site -o requirements/docs.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:release -o requirements/release.txt
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:deploy -o requirements/deploy.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
 	npm run relock --prefix tests/mcp_servers/node
@@ -150,7 +156,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(MODELS_VENV) $(SITE_VENV) $(RELEASE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(MODELS_VENV) $(SITE_VENV) $(RELEASE_VENV) $(DEPLOY_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -187,6 +193,9 @@ $(SITE_VENV)/.site: %/.site: requirements/docs.txt
 	$(environment)
 
 $(RELEASE_VENV)/.release: %/.release: requirements/release.txt
+	$(environment)
+
+$(DEPLOY_VENV)/.deploy: %/.deploy: requirements/deploy.txt
 	$(environment)
 
 $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements/$$(subst .venv-,,$$*).txt

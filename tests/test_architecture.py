@@ -85,6 +85,7 @@ LAZY = {
     ("gateway/cli/main.py", "gateway.cli.assess"),
     ("gateway/cli/main.py", "gateway.cli.completion"),
     ("gateway/cli/main.py", "gateway.cli.check_config"),
+    ("gateway/cli/main.py", "gateway.cli.replicas"),
     ("gateway/cli/main.py", "gateway.server.offline_gate"),
     ("gateway/cli/main.py", "gateway.server.dry_start"),
     ("gateway/cli/main.py", "gateway.cli.scan"),

@@ -41,6 +41,7 @@ LONGEST: Final = {
     "docs/operations.md": 25,
     "docs/plugins.md": 25,
     "docs/responses.md": 25,
+    "docs/runbook.md": 25,
     "docs/security.md": 25,
     "docs/stages.md": 25,
     "docs/threat-model.md": 25,

@@ -1,7 +1,8 @@
 """The bill of materials of a release (CycloneDX), and the licences of what it names.
 
-`make release` runs it: it installs a requirements file and the wheel into an environment of its own, and describes
-that. The files of other projects that the wheel contains stand in bundled.cdx.json, which the wheel carries, too.
+`make release` and deploy/Dockerfile run it: it installs a requirements file and the wheel into an environment of its
+own, and describes that. The files of other projects that the wheel contains stand in bundled.cdx.json, which the wheel
+carries, too.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
 
 def install(folder: Path, requirements: Path, wheel: Path) -> Path:
     """Return the interpreter of a new environment that has these, and nothing else."""
-    venv.create(folder, clear=True, with_pip=False)
+    venv.create(folder, clear=True, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--no-compile", "--require-hashes", "-r", requirements], check=True)

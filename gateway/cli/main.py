@@ -10,6 +10,7 @@ Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wro
 import argparse
 import asyncio
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,10 +75,12 @@ def run(args: argparse.Namespace) -> int:
 def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
     from gateway.cli.check_config import describe_config
+    from gateway.cli.replicas import describe_replicas
     from gateway.server.dry_start import rehearse
 
     loaded = configuration(args)
-    return describe_config(loaded, warnings=asyncio.run(rehearse(loaded)))
+    described = describe_config(loaded, warnings=asyncio.run(rehearse(loaded)))
+    return itertools.chain(described, () if args.replicas is None else [*describe_replicas(loaded, args.replicas)])
 
 
 def version(_args: argparse.Namespace) -> Iterator[str]:
@@ -152,13 +155,23 @@ def _add_run(commands: Commands) -> None:
 
 
 def _add_check_config(commands: Commands) -> None:
-    add_printing(
+    p = add_printing(
         commands,
         "check-config",
         check_config,
         "check the configuration, and report every problem in it",
         example="gateway check-config -c /etc/gateway/gateway.yaml",
     )
+    text = "check that the store has room for so many gateways, and show what they share; this connects to the store"
+    p.add_argument("--replicas", type=_parse_count, metavar="N", help=text)
+
+
+def _parse_count(text: str) -> int:
+    """Return a number from 1 on. Raises ValueError."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def _add_selftest(commands: Commands) -> None:

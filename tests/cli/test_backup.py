@@ -13,7 +13,7 @@ import pytest
 
 from gateway.cli.main import main
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.plugins.stores.records import audit_line, claimed, grant, new, parked, run, write
+from tests.plugins.stores.records import audit_line, new, run
 
 LINES = 5
 
@@ -26,29 +26,6 @@ async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteStore:
     await store.open()
     await store.write(new(run(), audit=tuple(audit_line(step=number) for number in range(1, LINES + 1))))
     return store
-
-
-async def test_documented_sql_cancels_open_work_in_a_backup(store: SqliteStore, tmp_path: Path) -> None:
-    """Runs, questions, approvals that nothing has used, and grants."""
-    for name in ("asked", "approved"):
-        await store.write(parked(name, approval_id=name))
-    await store.rule(write("approved", grant=grant(run_id=None)))
-    assert main(["backup", "copy.db"]) == 0
-    await store.close()
-    manual = (Path(__file__).parents[2] / "docs/operations.md").read_text()
-    statements = manual.partition('sqlite3 gateway.db "UPDATE')[2].partition('"\n')[0]
-    with closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
-        connection.executescript(f"UPDATE{statements}")
-    copy = SqliteStore(str(tmp_path / "copy.db"))
-    await copy.open()
-    try:
-        states = [run.state for run in (await copy.runs(tenant="acme", limit=10)).runs]
-        assert states == ["cancelled"] * 3
-        assert {one.state for one in await copy.approvals(tenant="acme", limit=10)} == {"cancelled"}
-        assert await copy.grants(tenant="acme", now_s=0.0, limit=10) == []
-        assert (await copy.rule(write("asked")))[0] == "other" and await claimed(copy, "w2") == []
-    finally:
-        await copy.close()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_check_config_shows_chains_tools_and_store() -> None:
         "store: postgresql://me:hunter2@db/gateway\n"
     )
     assert "  tools       http_request, other (asks before every call)" in said
-    assert "  store       postgresql://***" in said
+    assert "  store       postgresql://me@db/gateway" in said
     assert said[-4:] == [
         "  chain       mine (default)",
         "              intent (on_error: skip)",

@@ -43,17 +43,17 @@ async def is_ready(session: aiohttp.ClientSession) -> bool:
 
 
 @asynccontextmanager
-async def scraping(program: str, gateway: GatewayProcess) -> AsyncIterator[Prometheus]:
-    """A Prometheus that looks at the gateway four times a second."""
-    port = free_port()
-    config = gateway.folder / "prometheus.yml"
-    target = {"targets": [f"{gateway.host}:{gateway.port}"]}
+async def scraping(program: str, *gateways: GatewayProcess) -> AsyncIterator[Prometheus]:
+    """A Prometheus that looks at the gateways four times a second."""
+    port, folder = free_port(), gateways[0].folder
+    config = folder / "prometheus.yml"
+    target = {"targets": [f"{gateway.host}:{gateway.port}" for gateway in gateways]}
     job = {"job_name": "gateway", "scrape_interval": "250ms", "scrape_timeout": "250ms", "static_configs": [target]}
     config.write_text(json.dumps({"scrape_configs": [job]}))
     process = await asyncio.create_subprocess_exec(
         program,
         f"--config.file={config}",
-        f"--storage.tsdb.path={gateway.folder / 'tsdb'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -1,14 +1,22 @@
 """Queries for Prometheus, checked by the table of metrics in docs/operations.md."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import yaml
+
+from gateway.aio.clock import SystemClock
+from gateway.server.store_gauges import Backlog
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OPERATIONS = REPOSITORY / "docs" / "operations.md"
 #: What prometheus_client and Prometheus itself have: names, and labels of every series.
 OTHERS = ("up", "process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes")
 EVERYWHERE = {"instance", "job", "le"}
+#: What each gateway reports of the one store: a sum over gateways would count it as often as there are gateways.
+OF_THE_STORE = {family.name for family in Backlog(SystemClock()).families()} - {"gateway_store_up"}
 
 
 def metrics() -> Mapping[str, tuple[set[str], str]]:
@@ -26,6 +34,35 @@ def answers() -> Mapping[int, list[str]]:
     page = OPERATIONS.read_text()
     rows = re.findall(r"^\| (\d+) \| [^|]*\| ([^|]*)\|", page[page.index("## At night") :], re.MULTILINE)
     return {int(number): re.findall(r"`([^`]+)`", cell) for number, cell in rows}
+
+
+def dashboards() -> Mapping[str, list[str]]:
+    """Return the queries of each dashboard, of all gateways."""
+    files = sorted((REPOSITORY / "deploy" / "grafana").glob("*.json"))
+    boards = {file.stem: json.loads(file.read_text())["panels"] for file in files}
+    return {
+        name: [_of_all(target["expr"]) for panel in panels for target in panel["targets"]]
+        for name, panels in boards.items()
+    }
+
+
+def alert_expressions() -> Mapping[str, str]:
+    """Return the expression of each alert."""
+    groups = yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+def _of_all(query: str) -> str:
+    """Return a query of a dashboard as Grafana sends it when all gateways are chosen."""
+    return query.replace("$instance", ".*").replace("$__rate_interval", "1m")
+
+
+def counted_twice_in(query: str) -> Iterator[str]:
+    """Yield the gauges of the store that a query does not reduce to one value over all gateways."""
+    for found in re.finditer(rf"\b({'|'.join(sorted(OF_THE_STORE))})\b", query):
+        reduced = re.search(r"\b(?:max|min)(?: by \(([^)]*)\))? ?\($", query[: found.start()])
+        if reduced is None or "instance" in (reduced[1] or ""):
+            yield found[1]
 
 
 def wrong_in(query: str) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """One bad night, which a real Prometheus watches: the ten questions of docs/operations.md have the right answers.
 
-Endpoints answer 503, or nothing at all; a model is retired; limits fill; an approval waits; a reload is refused; a
-webhook is gone, an MCP server cannot start, and no collector takes the traces.
+Two gateways share a store. Endpoints answer 503, or nothing at all; a model is retired; limits fill; an approval waits;
+a reload is refused; a webhook is gone, an MCP server cannot start, and no collector takes the traces.
 """
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,7 +26,7 @@ from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
 from .prometheus import Prometheus, scraping
-from .promql import answers
+from .promql import alert_expressions, answers, dashboards
 
 #: Requests of this minute that the key `greedy` may make.
 FEW = 5
@@ -80,10 +81,10 @@ def configuration(folder: Path, *, demo: str, broken: str, retiring: str) -> dic
 
 
 @asynccontextmanager
-async def asking(gateway: GatewayProcess) -> AsyncIterator[None]:
-    """While clients ask again and again, four times a second."""
+async def asking(*gateways: GatewayProcess) -> AsyncIterator[None]:
+    """While clients of each gateway ask again and again, four times a second."""
 
-    async def ask() -> None:
+    async def ask(gateway: GatewayProcess) -> None:
         async with aiohttp.ClientSession(gateway.base_url) as session:
             while True:
                 for who, path, asked in (
@@ -97,13 +98,14 @@ async def asking(gateway: GatewayProcess) -> AsyncIterator[None]:
                         await response.read()
                 await asyncio.sleep(0.25)  # the rate of the load
 
-    task = asyncio.create_task(ask())
+    tasks = {asyncio.create_task(ask(gateway)) for gateway in gateways}
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled(), task.exception()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks), [task.exception() for task in tasks]
 
 
 class Operator:
@@ -141,9 +143,13 @@ async def test_operations_queries_find_the_causes_of_an_outage(tmp_path: Path) -
         FakeUpstream(serve(retiring)) as old,
     ):
         config = configuration(tmp_path, demo=demo.base_url, broken=broken.base_url, retiring=old.base_url)
-        async with GatewayProcess(json.dumps(config)) as gateway, scraping(program, gateway) as prometheus:
+        async with (
+            GatewayProcess(json.dumps(config)) as gateway,
+            GatewayProcess(json.dumps({**config, "workers": 1})) as replica,
+            scraping(program, gateway, replica) as prometheus,
+        ):
             await all_workers(gateway)
-            async with asking(gateway):
+            async with asking(gateway, replica):
                 operator = Operator(prometheus)
                 await operator.sees(4, 1, has("old-1"))
                 retiring.is_retired = True
@@ -152,12 +158,32 @@ async def test_operations_queries_find_the_causes_of_an_outage(tmp_path: Path) -
                 gateway.folder.joinpath("gateway.yaml").write_text(json.dumps({**config, "workers": "many"}))
                 gateway.signal(signal.SIGHUP)
                 await see_the_night(operator)
+                await see_the_store_once(operator)
+                await see_every_panel(prometheus)
+
+
+async def see_the_store_once(operator: Operator) -> None:
+    """One approval waits in the store of two gateways: one, and not two."""
+    for place, labels in ((1, {"state": "awaiting_approval"}), (2, {})):
+        found = await operator.sees(8, place, lambda found: len(found) > 0)
+        assert [value for own, value in found if labels.items() <= own.items()] == [1.0 if labels else 0.0]
+
+
+async def see_every_panel(prometheus: Prometheus) -> None:
+    """Prometheus can evaluate every alert and panel, and shows a panel empty only where it has no series to show."""
+    for expression in alert_expressions().values():
+        await prometheus.found(expression)
+    for queries in dashboards().values():
+        for query in queries:
+            selectors = re.findall(r"\b(?:up|(?:gateway|process)_\w+)\{[^}]*\}", query)
+            shown = await prometheus.found(query)
+            assert shown or not all([await prometheus.found(selector) for selector in selectors]), query
 
 
 async def see_the_night(operator: Operator) -> None:
     sees = operator.sees
     # 1: it is up, and not overloaded.
-    await sees(1, 0, lambda found: [value for _, value in found] == [1.0])
+    await sees(1, 0, lambda found: [value for _, value in found] == [1.0, 1.0])
     await sees(1, 1, lambda found: found and found[0][1] < 1.0)
     await sees(1, 2, has("passthrough", above=-1))
     # 2 and 3: one upstream fails, at both of its endpoints.

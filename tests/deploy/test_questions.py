@@ -12,7 +12,7 @@ from gateways import all_workers, key, scrape, until_read
 
 from tests.support.gateway_process import GatewayProcess
 
-from .promql import OPERATIONS, answers, wrong_in
+from .promql import OF_THE_STORE, OPERATIONS, alert_expressions, answers, counted_twice_in, dashboards, wrong_in
 
 ASK = {"model": "demo", "messages": [{"role": "user", "content": "Hello?"}]}
 TOKENS = 'gateway_tokens_total{key="ci",type="%s"}'
@@ -37,6 +37,21 @@ def test_query_check_finds_unknown_metrics_labels_and_values() -> None:
         ("sum by (tool) (gateway_runs)", "tool"),
     ):
         assert [*wrong_in(query)] == [wrong]
+
+
+def test_no_query_counts_the_store_once_for_each_gateway() -> None:
+    """Of the table, the dashboards and the alerts."""
+    shipped = [query for queries in (*answers().values(), *dashboards().values()) for query in queries]
+    for query in (*shipped, *alert_expressions().values()):
+        assert [*counted_twice_in(query)] == [], query
+    assert {"gateway_approvals_pending", "gateway_runs", "gateway_runs_stuck", "gateway_store_bytes"} <= OF_THE_STORE
+
+
+def test_check_of_double_counts_finds_sums_and_single_gateways() -> None:
+    for query in ("sum(gateway_runs_stuck)", "gateway_runs_stuck > 0", "max by (instance) (gateway_runs_stuck)"):
+        assert [*counted_twice_in(query)] == ["gateway_runs_stuck"]
+    for query in ("max(gateway_runs_stuck)", "max by (state) (gateway_runs)", "min(gateway_store_bytes)"):
+        assert [*counted_twice_in(query)] == []
 
 
 def test_commands_named_in_operations_page_exist() -> None:

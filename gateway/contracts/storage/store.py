@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Journal
@@ -342,6 +342,20 @@ class StoreAddress(Protocol):
 
     def get_tables(self) -> StoreTables:
         """Return the tables of the store, to copy it. Raises StoreError if it cannot be copied."""
+        ...
+
+
+@runtime_checkable
+class ServerAddress(Protocol):
+    """Part of the address of a store in a database server, whose connections all its gateways share."""
+
+    @property
+    def connections(self) -> int:
+        """Return the number of connections of each process."""
+        ...
+
+    def read_connection_limit(self) -> int:
+        """Request from the server how many connections it has for gateways. Raises StoreError."""
         ...
 
 

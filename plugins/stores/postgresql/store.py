@@ -88,11 +88,9 @@ class PostgresqlStore(
 
     async def find_loss_reason(self) -> str | None:
         looking = asyncio.ensure_future(self._find_loss_reason())
-        with suppress(TimeoutError):  # then it is the reason of the last time
-            try:
-                self._loss_reason = await asyncio.wait_for(looking, LOOK_S)
-            except StoreError as error:
-                self._loss_reason = str(error)
+        # A server that is away loses nothing: what is written meanwhile fails. It is the reason of the last time.
+        with suppress(TimeoutError, StoreError):
+            self._loss_reason = await asyncio.wait_for(looking, LOOK_S)
         return self._loss_reason
 
     async def _find_loss_reason(self) -> str | None:

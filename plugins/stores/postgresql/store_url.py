@@ -53,6 +53,18 @@ class PostgresqlAddress:
         del folder
         self.url, self.redacted_url = url, redact_url(url)
 
+    @property
+    def connections(self) -> int:
+        return split_pool(self.url)[1]
+
+    def read_connection_limit(self) -> int:
+        if (problem := self.problem()) is not None:
+            raise StoreError(problem)
+        # As below.
+        from .pool import read_connection_limit
+
+        return read_connection_limit(split_pool(self.url)[0])
+
     def get_reader(self) -> "PostgresqlReader":
         if (problem := self.problem()) is not None:
             raise StoreError(problem)

@@ -11,6 +11,7 @@ from gateway.plugins.stores.postgresql import pool as pool_module
 from gateway.plugins.stores.postgresql.failures import is_lost, is_repeatable, translate_error
 from tests.plugins.stores.postgresql.conftest import execute, open_store, url_of
 from tests.plugins.stores.records import audit_line, new, run
+from tests.postgres import postgres_server
 
 pytestmark = pytest.mark.postgres
 
@@ -60,6 +61,18 @@ async def test_database_that_takes_no_writes_names_the_way_out(new_database: str
     with pytest.raises(StoreError, match="name the primary"):
         await store.write(new())
     assert "name the primary" in str(await store.find_loss_reason())
+    await store.close()
+
+
+async def test_server_that_is_away_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Balancers and Kubernetes go by `/health/ready`, which is 503 after a loss: all gateways would leave at once."""
+    monkeypatch.setattr(pool_module, "RETRY_S", 0.2)
+    with postgres_server("SELECT 1") as place:
+        store = await open_store(f"postgresql://owner@{place}")
+        assert await store.find_loss_reason() is None
+    with pytest.raises(StoreError):
+        await store.write(new())
+    assert await store.find_loss_reason() is None
     await store.close()
 
 

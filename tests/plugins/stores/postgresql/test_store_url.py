@@ -61,3 +61,9 @@ def test_missing_library_is_a_problem_with_its_next_step(monkeypatch: pytest.Mon
     assert address.problem() == "PostgreSQL needs asyncpg: pip install 'twolane[postgres]'"
     with pytest.raises(StoreError, match="asyncpg"):
         address.get_reader()
+
+
+def test_address_names_the_connections_of_a_process(tmp_path: Path) -> None:
+    """Of its URL, or the default."""
+    for query, connections in (("", 4), ("?pool=9", 9), ("?sslmode=disable&pool=2", 2)):
+        assert PostgresqlAddress(f"postgresql://owner@db/store{query}", tmp_path).connections == connections

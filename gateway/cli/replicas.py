@@ -1,0 +1,63 @@
+"""`gateway check-config --replicas N`: what so many gateways with one configuration need of their store and share."""
+
+from collections.abc import Iterator
+
+from gateway.cli.commands import CommandError
+from gateway.config import LoadedConfig, Settings
+from gateway.contracts.storage.store import ServerAddress, StoreError
+from gateway.registry.stores import get_store_address
+
+#: What gateways count in their own memory.
+_COUNTED_ALONE = ("requests_per_minute", "tokens_per_minute", "concurrent")
+
+
+def describe_replicas(loaded: LoadedConfig, replicas: int) -> Iterator[str]:
+    """Yield what the gateways need of the store and what they share. Raises CommandError if the store has no room."""
+    settings = loaded.settings
+    address = get_store_address(settings, folder=loaded.folder)
+    if not isinstance(address, ServerAddress):
+        raise CommandError(
+            f"store: {address.redacted_url} names no database server: gateways on several machines need one, such as "
+            "postgresql://USER@HOST/DATABASE"
+        )
+    needed = replicas * settings.workers * address.connections
+    product = f"{replicas} gateways x {settings.workers} workers x {address.connections} = {needed}"
+    try:
+        limit = address.read_connection_limit()
+    except StoreError as error:
+        yield f"  connections {product}; the limit of the server is not known: {error}"
+    else:
+        if needed > limit:
+            raise CommandError(
+                f"store: {product} connections, and the server has {limit}: lower `pool` in the URL of the store, or "
+                "raise max_connections of the server"
+            )
+        yield f"  connections {product}, of {limit} that the server has{_advise(needed + needed // replicas, limit)}"
+    yield "  shared      runs, approvals, responses, prompts, memories, keys, usage, budgets"
+    yield f"  apart       {', '.join(_list_apart(settings, replicas))}"
+
+
+def _advise(while_replaced: int, limit: int) -> str:
+    """Return a remark if the connections do not last while one gateway is replaced by a new one."""
+    return "" if while_replaced <= limit else f"; {while_replaced} are needed while one is replaced by a new one"
+
+
+def _list_apart(settings: Settings, replicas: int) -> Iterator[str]:
+    """Yield the parts of the configuration that each gateway has for itself."""
+    if names := [name for name in _COUNTED_ALONE if _has_limit(settings, name)]:
+        yield f"{', '.join(names)} ({replicas} times the limit in all)"
+    if programs := [name for name, server in settings.mcp.servers.items() if server.enabled and server.command]:
+        yield f"MCP servers that it starts ({', '.join(programs)})"
+    yield "caches"
+    yield "what it knows of upstreams (breakers, health)"
+
+
+def _has_limit(settings: Settings, name: str) -> bool:
+    """Return whether a key, a tenant, a model or an upstream has this limit."""
+    sections = [
+        *(key.limits for key in settings.keys),
+        *settings.limits.tenants.values(),
+        *settings.limits.models.values(),
+        *(upstream.limits for upstream in settings.upstreams),
+    ]
+    return any(section is not None and getattr(section, name) is not None for section in sections)
