@@ -61,7 +61,7 @@ def test_banner_shows_file_tools_and_servers_and_hides_the_store_password(tmp_pa
     )
     assert said["config"] == str(tmp_path / "gateway.yaml")
     assert said["tools"] == "http_request, mine, time (MCP, starting)"
-    assert said["store"] == "postgresql://***"
+    assert said["store"] == "postgresql://me@db/gateway"
 
 
 @pytest.mark.parametrize("trust", ["always", "until_tainted", "never"])

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="The database: `postgresql://USER@HOST/DATABASE`, with `?pool=N` for N connections.")
+    url: str = Field(
+        "postgresql://localhost/gateway",
+        description="The database: `postgresql://USER@HOST/DATABASE`, with `?pool=N` for N connections.",
+    )
 
     @field_validator("url")
     @classmethod

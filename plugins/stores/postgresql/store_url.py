@@ -39,7 +39,10 @@ def split_pool(url: str) -> tuple[str, int]:
 
 def redact_url(url: str) -> str:
     """Return a URL without password and parameters, which may contain one."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "postgresql://***"
     login, at, host = parts.netloc.rpartition("@")
     return f"{parts.scheme}://{login.partition(':')[0]}{at}{host}{parts.path}"
 

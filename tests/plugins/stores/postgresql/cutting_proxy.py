@@ -12,6 +12,8 @@ class CuttingProxy:
         self._target = port
         self.cut_up: int | None = None
         self.cut_down: int | None = None
+        #: Answers of the server that pass before a cut: a statement has one for its description, and one with its rows.
+        self.answers: int | None = None
         self.cuts = 0
         #: Bytes that went each way.
         self.up = self.down = 0
@@ -44,6 +46,12 @@ class CuttingProxy:
     ) -> None:
         with suppress(OSError):
             while piece := await reader.read(1 << 16):
+                if not is_up and self.answers is not None:
+                    if self.answers == 0:
+                        self.answers = None
+                        self.cuts += 1
+                        break
+                    self.answers -= 1
                 left = self.cut_up if is_up else self.cut_down
                 if left is not None and left < len(piece):
                     writer.write(piece[:left])

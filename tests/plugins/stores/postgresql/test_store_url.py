@@ -41,6 +41,7 @@ def test_url_must_name_a_database(url: str) -> None:
 def test_redacted_url_has_no_secrets() -> None:
     assert redact_url("postgresql://me:CANARY@db:5433/x?password=CANARY&pool=2") == "postgresql://me@db:5433/x"
     assert redact_url("postgresql://db/x") == "postgresql://db/x"
+    assert redact_url("postgresql://me:CANARY@[db/x") == "postgresql://***"
 
 
 def test_address_describes_the_database_without_connecting() -> None:
