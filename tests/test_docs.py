@@ -44,7 +44,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
     documented = dict(re.findall(r"^\| `(gateway_\w+)(?:\{([\w,]+)\})?`", _operations(), re.MULTILINE))
     settings = {
         "mcp": {"servers": {"off": {"command": "off", "enabled": False}}},
-        "limits": {"tenants": {"team": {"concurrent": 1}}},
+        "limits": {"shared": True, "tenants": {"team": {"concurrent": 1}}},
     }
     async with LocalGateway(settings) as gateway, connect(gateway.host, gateway.port) as client:
         for path in (b"/v1/models", b"/mcp/services"):

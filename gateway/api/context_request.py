@@ -164,7 +164,7 @@ class ContextRequests:
         anything.
         """
         if repeated.exchange.job.task is not None:
-            return lane.begin(repeated.exchange, repeated.request_key)
+            return await lane.begin(repeated.exchange, repeated.request_key)
         text = asked.text
         typed = parse_reply(text)
         if decisions := asked.decisions or (() if typed is None else (typed,)):
@@ -187,7 +187,7 @@ class ContextRequests:
             exchange = replace(exchange, job=replace(exchange.job, workflow=build_workflow_usage(*called)))
         if stored is not None:
             exchange = replace(exchange, origin=replace(exchange.origin, takes_key_of=stored.id))
-        return lane.begin(
+        return await lane.begin(
             exchange,
             repeated.request_key,
             detached=exchange.delivery.background,

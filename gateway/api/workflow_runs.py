@@ -48,7 +48,7 @@ class WorkflowRuns:
                 stored = await lane.earlier(request_key, wanted.caller)
                 if stored is not None and not _may_run_again(stored):
                     return StartedRun(stored.id, _return_at_once)
-                run = lane.begin(exchange, request_key, detached=wanted.detached)
+                run = await lane.begin(exchange, request_key, detached=wanted.detached)
             request[REQUEST_ID] = run.request_id
             return await _wait_until_stored(lane, run, detached=wanted.detached)
 

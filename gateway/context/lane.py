@@ -38,7 +38,7 @@ from gateway.contracts.storage.store import Json, UntoldError
 from gateway.dialects.dialect import AnswerStream, DialectAnswer, Wishes
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import Facade, note
-from gateway.model.hooks import ContextHook, admit_run
+from gateway.model.hooks import ContextHook, admit_run, wait_for_room
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
@@ -201,13 +201,13 @@ class ContextLane:
             )
         return wished
 
-    def begin(
+    async def begin(
         self, exchange: Exchange, request_key: RequestKey, *, detached: bool = False, brought: Brought | None = None
     ) -> LiveRun:
         """Start a run of the chain, of a workflow with its agent loop, or of a tool call. Raises GatewayError.
 
         If a request with the same key started the run while this one waited, return that run. `brought` returns
-        the beginning of the answer.
+        the beginning of the answer. It waits only where gateways share the limits of the caller.
         """
         name = exchange.chain
         handler = self.chains[name].handler if exchange.job.workflow is None else self.find_loop_handler(name)
@@ -221,14 +221,23 @@ class ContextLane:
             handler = with_earlier_result(handler, brought, loops=self.find_loop_handler(name) is not None)
         handler = self.with_open_tools(handler)
         detached = detached or exchange.delivery.background
-        return self.runs.find(request_key) or self.admit_run(
-            exchange,
-            lambda: self.runs.begin(exchange, request_key, handler, detached=detached),
-            calls_model=not exchange.job.is_one_call,
+        return await wait_for_room(
+            lambda: (
+                self.runs.find(request_key)
+                or self._admit_run(
+                    exchange,
+                    lambda: self.runs.begin(exchange, request_key, handler, detached=detached),
+                    calls_model=not exchange.job.is_one_call,
+                )
+            )
         )
 
-    def admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
+    async def admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun]) -> LiveRun:
         """Begin a run, if no feature refuses it. Raises GatewayError (429) if the caller's limits have no room."""
+        return await wait_for_room(lambda: self._admit_run(exchange, begin))
+
+    def _admit_run(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
+        """Begin a run, if no feature refuses it. Raises GatewayError: there is no room, or it is not known."""
         admissions = admit_run(self.hooks, exchange, calls_model=calls_model)
         try:
             run = begin()

@@ -111,7 +111,7 @@ class ToolCalls:
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_build_call_run(exchange, live.exchange.id), live=live)
         run = _build_call_run(exchange, exchange.id)
-        run.live = lane.begin(exchange, request_key, detached=True)
+        run.live = await lane.begin(exchange, request_key, detached=True)
         return run
 
     def rejoin(self, wanted: WantedCall, run_id: str, waiter: str) -> CallRun:

@@ -192,6 +192,22 @@ class GatewayError(Exception):
         return f"GatewayError({self.code!r}, {self.message!r})"
 
 
+class UndecidedError(GatewayError):
+    """A refusal that is not final. Once `answered` is done, it is known whether there is room: then ask again.
+
+    Where nobody waits for that, it is the refusal.
+    """
+
+    def __init__(self, refusal: GatewayError, answered: "asyncio.Future[None]") -> None:
+        super().__init__(refusal.code, refusal.message, param=refusal.param, retry_after_s=refusal.retry_after_s)
+        self.fields = refusal.fields
+        self.refusal = refusal
+        self.answered = answered
+
+    def copy(self) -> GatewayError:
+        return self.refusal.copy()
+
+
 def not_allowed(message: str, methods: Iterable[str]) -> GatewayError:
     """Return the error of a method that a page does not support; `methods` are the supported ones."""
     error = GatewayError("method_not_allowed", message)

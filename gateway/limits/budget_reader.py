@@ -137,11 +137,14 @@ class BudgetReader:
                 await self._store.attend(self._meters.gateway, now_s=wall_s, until_s=wall_s + GONE_S)
         if not self._attends:
             return
+        if self._meters.shares is not None:
+            return  # they count together, so each knows what is left
         count = self._budgets.gateways = max(await self._store.count_gateways(now_s=wall_s), 1)
         if count > self._told and self._meters.is_first:
             log.warning(
                 "%d gateways with limits are at work on this store, or were %g s ago: they share its budgets, and each "
-                "counts requests per minute, tokens per minute and requests under way for itself",
+                "counts requests per minute, tokens per minute and requests under way for itself; with "
+                "'limits.shared: true' they count these together",
                 count,
                 GONE_S,
             )

@@ -82,22 +82,31 @@ class Budgets:
             if most is None:
                 continue
             more = held * self.gateways
-            if used + (more * self._cost_of_token(scope, name) if more and limit in COSTS else more) >= most:
+            if used + (more * self.get_token_cost(scope, name) if more and limit in COSTS else more) >= most:
                 return limit
         return None
 
     def convert_to_tokens(self, cost: float, scope: Scope, name: str) -> int:
         """Return how many tokens have this cost, as they do for `over`; the largest number if they are free."""
-        each = self._cost_of_token(scope, name)
+        each = self.get_token_cost(scope, name)
         return ceil(min(cost / each, sys.maxsize)) if each else sys.maxsize
 
-    def _cost_of_token(self, scope: Scope, name: str) -> float:
-        """Return the mean of this month, or a guess if nothing was used."""
-        spent = self._spent.get((scope, name), _NOTHING)
+    @property
+    def names(self) -> Collection[Counted]:
+        """Return what the sums are of."""
+        return self._names
+
+    def get_spent(self, scope: Scope, name: str) -> BudgetSums:
+        """Return what was read of a rule."""
+        return self._spent.get((scope, name), _NOTHING)
+
+    def get_token_cost(self, scope: Scope, name: str) -> float:
+        """Return the mean cost of a token in this month, or a guess if nothing was used."""
+        spent = self.get_spent(scope, name)
         return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess(scope, name)
 
     def get_usage(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""
         self.wanted = True
-        spent = self._spent.get((scope, name), _NOTHING)
+        spent = self.get_spent(scope, name)
         return [(limit, getattr(allowance, limit), used) for limit, used in zip(BUDGETS, spent, strict=True)]

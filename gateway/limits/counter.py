@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from gateway.contracts.allowance import LIMITS, Limit
+from gateway.limits.share_memory import ELSEWHERE
 from gateway.limits.shared_memory import (
     BEFORE,
     HELD,
@@ -71,7 +72,9 @@ class Counter:
         "ahead_spare",
         "ends_s",
         "looked_by",
+        "number",
         "others",
+        "share_words",
         "tick",
         "under_way",
     )
@@ -81,12 +84,16 @@ class Counter:
     others: tuple[memoryview, ...]
     #: The requests of this worker that are under way, and those that are `ahead`.
     under_way: int
+    #: The number of its rows and the words of its shares, where the gateway has some in common with others.
+    number: int
+    share_words: memoryview
     #: The end of the latest tick in which this worker counted or looked, in seconds of the clock.
     ends_s: float
 
     def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
         self._opened = opened
         self._clock = clock
+        self.share_words = _NO_ROW
         #: The number of that tick.
         self.tick = -TICKS
         #: Requests that are counted in that tick and as under way, but are not made yet, the tokens that are counted
@@ -109,6 +116,10 @@ class Counter:
         self._mine, self.others = _NO_ROW, ()
         self._is_open = False
         self.ends_s = float("-inf")
+
+    def open_shares(self, number: int, words: memoryview) -> None:
+        """Have shares, with the rows of this number."""
+        self.number, self.share_words = number, words
 
     def is_unused(self, since_s: float) -> bool:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
@@ -166,6 +177,11 @@ class Counter:
         """Return the tokens of all places that were taken ahead and are left."""
         return self.ahead * self.ahead_each + self.ahead_spare
 
+    def sum_all(self) -> Sums:
+        """Return what is under way, and what was made and used in the window, without what was taken ahead."""
+        self.give_back_ahead()
+        return self._sums()
+
     def leave(self, requests: int = 1) -> None:
         """Subtract finished requests from those under way, and publish the count to the other workers."""
         self.under_way -= requests
@@ -218,6 +234,10 @@ class Counter:
         _, *others = self._rows()
         return self.under_way - self.ahead + sum(row[NOW] for row in others)
 
+    def get_used_elsewhere(self, at: int) -> int:
+        """Return what other gateways use of one of the limits that they share, in their order."""
+        return int(self.share_words[ELSEWHERE + at]) if self._is_open and self.share_words else 0
+
     def wait_s(self, kind: Kind, over: int, now_s: float) -> float:
         """Return when at least `over` of what was made or used will have left the window, in seconds from now."""
         tick = int(now_s / TICK_S)
@@ -268,8 +288,12 @@ class Counter:
         latest read began.
         """
         rows = self._rows()
-        known = [_get_stored(row, read_s) for row in rows] if stored is None else stored
+        known = [get_stored(row, read_s) for row in rows] if stored is None else stored
         return sum(row[HELD] + ((row[USED] - then) & MOST) for row, then in zip(rows, known, strict=True))
+
+    def get_budgeted_tokens(self) -> int:
+        """Return the tokens that all workers hold and have used since the gateway began, up to `MOST` and again."""
+        return sum(row[HELD] + row[USED] for row in self._rows()) & MOST
 
     def all_stored(self) -> Sequence[int] | None:
         """Return what each worker has stored until now; None: this one has no rows."""
@@ -388,9 +412,14 @@ class Counter:
 _NO_ROW: Final = memoryview(bytearray()).cast("i")
 
 
-def _get_stored(row: memoryview, read_s: float) -> int:
+def get_stored(row: memoryview, read_s: float) -> int:
     """Return what a worker had stored when a read began."""
     return row[BEFORE] if (row[STORED_AT] + 1) * TICK_S > read_s else row[STORED]
+
+
+def sum_window(row: memoryview, ring: int, first: int) -> int:
+    """Return what a row counts since a tick."""
+    return _between(row, ring, first, row[LAST])
 
 
 def _between(row: memoryview, ring: int, first: int, last: int) -> int:

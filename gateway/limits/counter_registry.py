@@ -13,6 +13,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter, Rows
 from gateway.limits.limit_rule import LimitMeter
+from gateway.limits.share_client import ShareClient
 from gateway.limits.shared_memory import SharedCounters
 
 log = logging.getLogger("gateway")
@@ -40,8 +41,11 @@ class Meters:
         # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
         self._known: WeakValueDictionary[tuple[Scope, str], LimitMeter] = WeakValueDictionary()
         self._open: dict[tuple[Scope, str], tuple[Counter, int]] = {}
+        self._by_number: dict[int, Counter] = {}
         self._means: LRUCache[tuple[Scope, str], tuple[float, int]] = LRUCache(MEANS)
         self._full_until_s = self._log_from_s = float("-inf")
+        #: The way to the shares of limits that this gateway has in common with others; None: it counts for itself.
+        self.shares = None if shared.shares is None else ShareClient(shared.shares, place=place, clock=clock)
         shared.adopt(place)
 
     def get_meter(self, scope: Scope, name: str) -> LimitMeter:
@@ -72,7 +76,7 @@ class Meters:
                 if (known := self._known.get(rule)) is not None and known.mean:
                     self._means[rule] = known.mean, known.learnt
                 meter.close()
-                del self._open[rule]
+                del self._open[rule], self._by_number[number]
                 self._shared.release(number, place=self._place)
             elif meter.ends_s <= now_s:
                 meter.give_back_ahead()
@@ -109,6 +113,15 @@ class Meters:
 
         return note_read
 
+    def find_open(self, number: int) -> Counter | None:
+        """Return the counter of this number, if this worker uses it."""
+        return self._by_number.get(number)
+
+    @property
+    def memory(self) -> SharedCounters:
+        """Return the memory of all workers."""
+        return self._shared
+
     def _open_rows(self, scope: Scope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""
         number = self._hold(scope, name)
@@ -118,6 +131,9 @@ class Meters:
         if number is None:
             raise self._build_full_error(scope, name)
         self._open[scope, name] = meter, number
+        self._by_number[number] = meter
+        if self.shares is not None:
+            meter.open_shares(number, self.shares.memory.words(number))
         return self._shared.rows(number, self._place)
 
     def _hold(self, scope: Scope, name: str) -> int | None:

@@ -8,6 +8,7 @@ from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Kind
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import LimitMeter
+from gateway.limits.share_client import SHARED
 
 #: A scope, the name under which something is counted in it, and its limits.
 Limited: TypeAlias = tuple[Scope, str, Allowance]
@@ -29,8 +30,11 @@ def fullest(
 
     def look(scope: Scope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
         largest = parts.setdefault((scope, limit), 0.0)
-        if meter is not None and meter.at_most(kind) > largest * most:  # few are fuller than all before them
-            note(scope, limit, meter.peek_used(kind, now_s), most)
+        if meter is None:
+            return
+        elsewhere = meter.get_used_elsewhere(SHARED.index(limit))
+        if meter.at_most(kind) + elsewhere > largest * most:  # few are fuller than all before them
+            note(scope, limit, meter.peek_used(kind, now_s) + elsewhere, most)
 
     for scope, name, allowance in limited:
         meter = meters.in_use(scope, name)
@@ -39,7 +43,8 @@ def fullest(
         if (most := allowance.tokens_per_minute) is not None:
             look(scope, "tokens_per_minute", "tokens", meter, most)
         if (most := allowance.concurrent) is not None:
-            note(scope, "concurrent", 0 if meter is None else meter.present(), most)
+            here = 0 if meter is None else meter.present() + meter.get_used_elsewhere(SHARED.index("concurrent"))
+            note(scope, "concurrent", here, most)
         if allowance.has_budget:
             for limit, figure, used in budgets.get_usage(scope, name, allowance):
                 if figure is not None:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import COSTS, LIMITS, Allowance, BudgetLimit, Limit
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.allowance import BUDGETS, COSTS, LIMITS, Allowance, BudgetLimit, Limit
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
 from gateway.limits.reservation import RulePlaces
+from gateway.limits.share_client import SHARED, ShareClient, failing_error, is_used_up, write_figures
+from gateway.limits.share_memory import BINDING, BUDGET, EPOCH
 
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
@@ -38,11 +40,15 @@ def key_id(tenant: str, name: str) -> str:
 
 
 class Over(NamedTuple):
-    """A limit that is reached. `wait_s`: when there is room again; None: when the day or the month ends."""
+    """A limit that is reached. `wait_s`: when there is room again; None: when the day or the month ends.
+
+    `may_grow`: only this gateway's share of it is, and perhaps it can have more.
+    """
 
     rule: "LimitRule"
     limit: Limit
     wait_s: float | None
+    may_grow: bool = False
 
 
 class LimitMeter(Counter):
@@ -80,12 +86,13 @@ class LimitMeter(Counter):
             return usual
         return RulePlaces(self, self.tick, reserved, made, is_held=is_held)
 
-    def have(self, places: RulePlaces) -> None:
-        """Note that a request has these places. Further ones of the tick may share them."""
+    def have(self, places: RulePlaces) -> RulePlaces:
+        """Note that a request has these places, and return them. Further ones of the tick may share them."""
         if places.is_held:
             self.hold(places.reserved)
         self.usual = places
         places.suit(self._reserved_tokens)
+        return places
 
     @property
     def _reserved_tokens(self) -> int:
@@ -139,13 +146,16 @@ class LimitMeter(Counter):
         self.usual = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LimitRule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
     `id` is the name under which it is counted. `catch_up` is that of the limiter. `most`: more than that has to be
-    looked at (`over`), which for tokens is somewhat less than their limit; so has each request where there is a budget
-    (`bounds`). `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
+    looked at (`find_exceeded`), which for tokens is somewhat less than their limit; so has each request where there is
+    a budget (`bounds`). `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
+
+    `shares` is the way to what this gateway may use of limits that several have in common; None: it has all of them.
+    Then `most` follows the share.
     """
 
     scope: Scope
@@ -155,27 +165,83 @@ class LimitRule:
     budgets: Budgets
     id: str
     catch_up: Callable[[], None] = do_nothing
+    shares: ShareClient | None = None
     has_budget: bool = field(init=False)
     most: Sums = field(init=False)
     bounds: Sums = field(init=False)
     most_tokens: int = field(init=False)
+    _room: Sums = field(init=False)  # until which there is room
+    _words: memoryview | None = field(init=False, default=None)  # of the share that `most` follows
+    _epoch: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:
         figures = self.allowance
-        most = [
-            _NO_LIMIT if figure is None else figure
-            for figure in (figures.concurrent, figures.requests_per_minute, figures.tokens_per_minute)
-        ]
-        if figures.tokens_per_minute is not None:
-            most[2] = int(figures.tokens_per_minute * _NEAR)
-        object.__setattr__(self, "has_budget", figures.has_budget)
-        object.__setattr__(self, "most", tuple(most))
-        object.__setattr__(self, "bounds", LEAST if figures.has_budget else self.most)
-        object.__setattr__(self, "most_tokens", figures.tokens_per_minute or (MOST if figures.has_budget else 0))
+        self.has_budget = figures.has_budget
+        self.most_tokens = figures.tokens_per_minute or (MOST if figures.has_budget else 0)
+        self._set_room(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        if figures.soft:
+            self.shares = None
+        if self.shares is not None:
+            write_figures(self.meter.share_words, figures)
         self.meter.give_back_ahead()
         counted = [getattr(figures, name) for name in LIMITS if name.startswith("tokens_")]
         if (least := min((one for one in counted if one is not None), default=None)) is not None:
             self.meter.bound_mean(least)
+
+    def _set_room(self, *share: int) -> None:
+        """Have room for no more than a share of the limits."""
+        figures = self.allowance
+        limits = figures.concurrent, figures.requests_per_minute, figures.tokens_per_minute
+        present, made, used = (
+            _NO_LIMIT if figure is None else min(figure, part) for figure, part in zip(limits, share, strict=True)
+        )
+        self._room = present, made, used
+        self.most = present, made, used if limits[2] is None else int(used * _NEAR)
+        self.bounds = LEAST if self.has_budget else self.most
+
+    def check_lease(self, now_s: float, tokens: int) -> None:
+        """Raise GatewayError unless the shares may be used now. `tokens`: so many the request would take."""
+        shares = self.shares
+        if shares is None or shares.has_lease(now_s):
+            return
+        error = failing_error(self.scope, self.name)
+        if shares.is_failing:
+            raise error
+        self.meter.get_used("tokens", now_s)  # it may have been given back
+        self.follow_share(None)
+        raise self.wait_for_more(error, requests=1, tokens=tokens)
+
+    def follow_share(self, sums: Sums | None) -> Sums | None:
+        """Return the sums of the meter if the share has changed since `most` was looked at; else these sums."""
+        words, meter = self._words, self.meter
+        if words is meter.share_words and words[EPOCH] == self._epoch:
+            return sums
+        if words is not meter.share_words:
+            self._words = words = meter.share_words
+            write_figures(words, self.allowance)
+        self._epoch = words[EPOCH]
+        self._set_room(*words[:3])
+        return meter.sum_all()
+
+    def may_have_more(self, over: Over, now_s: float) -> bool:
+        """Return whether only the share is used up, and other gateways may have left more of the limit."""
+        if self.shares is None or not over.may_grow:
+            return False
+        return not is_used_up(self.meter.share_words, over.limit, now_s)
+
+    def ask_for_more(self, tokens: int) -> None:
+        """Ask for so many tokens more, which a request has taken."""
+        if self.shares is not None:
+            self.shares.ask(self.meter.number, requests=0, tokens=tokens)
+
+    def wait_for_more(self, refusal: GatewayError, *, requests: int, tokens: int) -> UndecidedError:
+        """Ask for more. Return the error of a request that waits for it."""
+        assert self.shares is not None
+        return self.shares.wait_for_more(self.meter.number, refusal, requests=requests, tokens=tokens)
+
+    def get_used_elsewhere(self, limit: Limit) -> int:
+        """Return what other gateways use of a limit per minute, or of requests under way, as far as it is known."""
+        return 0 if self.shares is None or limit in BUDGETS else self.meter.get_used_elsewhere(SHARED.index(limit))
 
     @property
     def most_guess(self) -> int:
@@ -196,39 +262,45 @@ class LimitRule:
 
         Raises GatewayError (overloaded): a budget cannot be counted.
         """
-        figures, (present, made, used) = self.allowance, sums
+        figures, (present, made, used), (most_present, most_made, most_used) = self.allowance, sums, self._room
         if self.has_budget:
             if not figures.soft:
                 self._check_budget()
             if (limit := self.budgets.find_exceeded(self.scope, self.id, figures)) is not None:
                 return Over(self, limit, None)
             if reserved and (limit := self._over_with_held(reserved)) is not None:
-                return Over(self, limit, BUSY_S)
-        if requests and (most := figures.concurrent) is not None and present > most:
+                return Over(self, limit, BUSY_S, may_grow=True)
+        if requests and present > most_present:
             self.catch_up()
-            if self.meter.present() > most:
-                return Over(self, "concurrent", BUSY_S)
-        if requests and (most := figures.requests_per_minute) is not None and made > most:
-            return Over(self, "requests_per_minute", self.meter.wait_s("requests", made - most, now_s))
+            if (present := self.meter.present()) > most_present:
+                return Over(self, "concurrent", BUSY_S, may_grow=present <= (figures.concurrent or 0))
+        if requests and made > most_made:
+            wait_s = self.meter.wait_s("requests", made - most_made, now_s)
+            return Over(self, "requests_per_minute", wait_s, may_grow=made <= (figures.requests_per_minute or 0))
         if reserved and used > self.most[2]:
             self.catch_up()
             used = self.meter.get_used("tokens", now_s)
-            if used > self.most_tokens:
-                return Over(self, "tokens_per_minute", self._tokens_wait_s(used - self.most_tokens, now_s))
+            if used > most_used:
+                wait_s = self._tokens_wait_s(used - most_used, now_s)
+                return Over(self, "tokens_per_minute", wait_s, may_grow=used <= self.most_tokens)
         return None
 
     def over_grown(self, reserved: int, now_s: float) -> Over | None:
         """Return the limit without room for a request that has come to reserve so many tokens; None: each has room."""
         if self.has_budget and (limit := self._over_with_held(reserved)) is not None:
-            return Over(self, limit, BUSY_S)
-        if self.meter.get_used("tokens", now_s) > self.most_tokens:
+            return Over(self, limit, BUSY_S, may_grow=True)
+        most = min(self.most_tokens, self._room[2])
+        if self.meter.get_used("tokens", now_s) > most:
             self.catch_up()
-            if (more := self.meter.get_used("tokens", now_s) - self.most_tokens) > 0:
-                return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", more, now_s))
+            if (used := self.meter.get_used("tokens", now_s)) > most:
+                wait_s = self.meter.wait_s("tokens", used - most, now_s)
+                return Over(self, "tokens_per_minute", wait_s, may_grow=used <= self.most_tokens)
         return None
 
     def _over_with_held(self, reserved: int) -> BudgetLimit | None:
         """Return the budget that has no room beside what others hold, and used since it was read; None: each has."""
+        if self.shares is not None:
+            return self._over_ceiling(reserved)
         limit: BudgetLimit | None = None
         for catch_up in (do_nothing, self.catch_up):
             catch_up()
@@ -239,6 +311,16 @@ class LimitRule:
             if limit is None:
                 return None
         return limit
+
+    def _over_ceiling(self, reserved: int) -> BudgetLimit | None:
+        """Return the budget of which this gateway has used up its share, with what others hold; None: each has some."""
+        for catch_up in (do_nothing, self.catch_up):
+            catch_up()
+            words = self.meter.share_words
+            left = (words[BUDGET] - self.meter.get_budgeted_tokens() + reserved) & MOST
+            if 0 < left <= MOST // 2:
+                return None
+        return BUDGETS[words[BINDING]]
 
     def _tokens_wait_s(self, over: int, now_s: float) -> float:
         """Return when so many tokens will have left the window; or be known, where no request has told yet."""

@@ -37,7 +37,7 @@ def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[LimitUsage]:
     def build_usage(
         limit: Limit, most: float, used: float, resets_s: float | None = None, obstacle: str | None = None
     ) -> LimitUsage:
-        over = meter.get_exceeded_count(limit)
+        over, used = meter.get_exceeded_count(limit), used + rule.get_used_elsewhere(limit)
         return LimitUsage(
             rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over, obstacle
         )

@@ -37,6 +37,8 @@ _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
 class Limiter:
     """The limits of one configuration; those of keys come with their callers. What `meters` counted outlives it.
 
+    Where gateways share limits, a request may have to wait until more of them is here (`UndecidedError`).
+
     `clock` is that of all workers (monotonic). `has_ledger`: usage is recorded, so that budgets can be counted.
     `catch_up` closes the reservations of requests whose tokens are not read yet; None: there are none.
     """
@@ -153,16 +155,16 @@ class Limiter:
                     meter.ahead_spare = spare
                     places.append(meter.places(wanted, requests))
                     continue
+                if rule.shares is not None:
+                    rule.check_lease(now_s, wanted)
                 sums = meter.take(requests, wanted, now_s, rule.bounds)
-                taken = meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)
-                meter.have(taken)
-                places.append(taken)
+                places.append(meter.have(meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)))
+                if rule.shares is not None:
+                    sums = rule.follow_share(sums)
                 if sums is not None and (over := rule.find_exceeded(sums, now_s, wanted, requests)) is not None:
-                    self._note(over, now_s)
                     if not rule.allowance.soft:
-                        reservation.close(LIMITED)
-                        self._catch_up()  # it says how much room is left
-                        raise refusal(over, rules, now_s)
+                        raise self._refuse(reservation, over, rules, now_s, wanted=(requests, wanted))
+                    self._note(over, now_s)
                     if exceeded is not None:
                         exceeded.append(f"{over.limit}; scope={rule.scope}")
         except GatewayError:
@@ -171,6 +173,23 @@ class Limiter:
         if not reserves:
             reservation.drop_tokens()
         return reservation
+
+    def _refuse(
+        self, reservation: Reservation, over: Over, rules: Sequence[LimitRule], now_s: float, *, wanted: tuple[int, int]
+    ) -> GatewayError:
+        """Return the error of a request without room, or that of one which waits until more of the limit is here.
+
+        `wanted` are the requests and the tokens that it needs of the limit.
+        """
+        reservation.close(LIMITED)
+        self._catch_up()  # it says how much room is left
+        rule, error = over.rule, refusal(over, rules, now_s)
+        if rule.may_have_more(over, now_s):
+            self._counters.count("limit_waits", scope=rule.scope, limit=over.limit)
+            requests, tokens = wanted
+            return rule.wait_for_more(error, requests=requests, tokens=tokens)
+        self._note(over, now_s)
+        return error
 
     def reserve_more(
         self, reservation: Reservation, rules: Sequence[LimitRule], tokens: int, *, shown: Sequence[LimitRule]
@@ -189,7 +208,12 @@ class Limiter:
             if before.is_held:
                 meter.hold(wanted - before.reserved)
             places[number] = RulePlaces(meter, before.tick, wanted, before.made, is_held=before.is_held)
+            if rule.shares is not None:
+                rule.follow_share(None)
             if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
+                if rule.may_have_more(over, now_s):  # what a request turns out to use beyond its estimate may exceed
+                    rule.ask_for_more(wanted - before.reserved)
+                    continue
                 self._note(over, now_s)
                 raise refusal(over, shown, now_s)
 
@@ -227,7 +251,8 @@ class Limiter:
                 f"The {scope} {name!r} has a budget, and this gateway records no usage to count it by: its operator "
                 "has to set 'usage.enabled', or take the budget away.",
             )
-        rule = LimitRule(scope, name, allowance, self._meters.get_meter(scope, own), self._budgets, own, self._catch_up)
+        meter, shares = self._meters.get_meter(scope, own), self._meters.shares
+        rule = LimitRule(scope, name, allowance, meter, self._budgets, own, self._catch_up, shares)
         self._rules[scope, own] = rule
         if scope != "key":
             self._configured.add(rule)

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Final
 
-from gateway.contracts.allowance import BUDGETS
+from gateway.contracts.allowance import BUDGETS, Limit
 from gateway.contracts.errors import GatewayError
-from gateway.limits.counter import KINDS
+from gateway.limits.counter import KINDS, Kind
 from gateway.limits.limit_rule import LimitRule, Over
 
 #: Longest wait that SDKs take from `Retry-After`.
 RETRY_AFTER_S: Final = 60.0
+_LIMIT_OF: Final[Mapping[Kind, Limit]] = {"requests": "requests_per_minute", "tokens": "tokens_per_minute"}
 _MINUTE_MS: Final = 60_000
 
 
@@ -64,7 +65,8 @@ def build_ratelimit_fields(rules: Sequence[LimitRule], now_s: float) -> Mapping[
             most: int | None = getattr(rule.allowance, f"{kind}_per_minute")
             if most is None:
                 continue
-            remaining = max(most - rule.meter.get_used(kind, now_s), 0)
+            elsewhere = rule.get_used_elsewhere(_LIMIT_OF[kind])
+            remaining = max(most - rule.meter.get_used(kind, now_s) - elsewhere, 0)
             if tightest is None or remaining < tightest[0]:
                 tightest = remaining, most, rule
         if tightest is not None:

@@ -24,6 +24,7 @@ from hashlib import blake2b
 from typing import Final
 
 from gateway.contracts.allowance import LIMITS
+from gateway.limits.share_memory import ShareMemory
 
 #: The length of a tick and of a window.
 TICK_S: Final = 0.25
@@ -46,9 +47,12 @@ _ROW_BYTES: Final = 4 * (_WORDS + (-_WORDS) % 16)
 
 
 class SharedCounters:
-    """The memory of all counters. `places`: how many workers there are. `gateway` is an id that all of them share."""
+    """The memory of all counters. `places`: how many workers there are. `gateway` is an id that all of them share.
 
-    def __init__(self, *, places: int) -> None:
+    `shares` are those of limits that this gateway has in common with others; None: it counts for itself.
+    """
+
+    def __init__(self, *, places: int, has_shares: bool = False) -> None:
         self.places = places
         self.gateway = secrets.token_hex(8)
         self.size = min(COUNTERS, ROWS_BYTES // (places * _ROW_BYTES))
@@ -56,6 +60,7 @@ class SharedCounters:
         self._holds_at = self._names_bytes + self.size * places * _ROW_BYTES
         self._memory = mmap.mmap(-1, self._holds_at + self.size * places)
         self._hand = 0  # where the search for a counter to give away goes on
+        self.shares = ShareMemory(places=places, size=self.size) if has_shares else None
         self._lock = os.memfd_create("gateway-limits", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self._lock)
 
@@ -74,7 +79,7 @@ class SharedCounters:
 
         None: it has none, and there is no room for one, or it should not be made.
         """
-        digest = blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
+        digest = digest_name(name)
         with self._lock_names():
             names = self._memory[: self._names_bytes]
             number = _find(names, digest)
@@ -91,6 +96,18 @@ class SharedCounters:
     def release(self, number: int, *, place: int) -> None:
         """Hold a counter no more: `place` writes to it only after it has held it again."""
         self._memory[self._holds_at + place * self.size + number] = 0
+
+    def list_held(self) -> list[int]:
+        """Return the numbers of the counters that some worker holds."""
+        held = bytes(self.size)
+        for start in range(self._holds_at, self._holds_at + self.places * self.size, self.size):
+            both = int.from_bytes(held, "little") | int.from_bytes(self._memory[start : start + self.size], "little")
+            held = both.to_bytes(self.size, "little")
+        return [number for number, is_held in enumerate(held) if is_held]
+
+    def get_digest(self, number: int) -> bytes:
+        """Return what tells a counter from others: that of its name (`digest_name`)."""
+        return self._memory[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
 
     def adopt(self, place: int) -> None:
         """Clear what a dead worker had under way at this place, and its holds. Its successor calls this at first."""
@@ -123,6 +140,8 @@ class SharedCounters:
         """Give a counter to a name."""
         start, length = self._names_bytes + number * self.places * _ROW_BYTES, self.places * _ROW_BYTES
         self._memory[start : start + length] = bytes(length)
+        if self.shares is not None:
+            self.shares.clear(number)
         self._memory[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES] = digest
 
     @contextmanager
@@ -133,6 +152,11 @@ class SharedCounters:
             yield
         finally:
             fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+
+def digest_name(name: str) -> bytes:
+    """Return the digest of the name of a counter."""
+    return blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _find(names: bytes, digest: bytes) -> int | None:

@@ -5,7 +5,7 @@ neither a stream of chunks nor a chat completion is an upstream error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -15,7 +15,7 @@ from gateway.contracts.tracing.tracer import Tracer
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, get_key_identity
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.fallback_chain import FallbackCall
-from gateway.model.hooks import ContextHook, observe_call
+from gateway.model.hooks import ContextHook, observe_call, wait_for_room
 from gateway.model.listing import ListingClient, ModelLists
 from gateway.model.metering import ModelUsageRecorder
 from gateway.model.upstream_client import ModelUpstream
@@ -82,7 +82,7 @@ class ModelCall:
             found = self.candidates(exchange.body)
             upstream = found.upstream
             candidates = found.filter_allowed(exchange.caller)
-            observers = observe_call(self._hooks, exchange)
+            observers = await wait_for_room(partial(observe_call, self._hooks, exchange))
         except GatewayError:
             asked = clean_model_name(str(exchange.body.get("model") or ""))
             self._metering.record(exchange, RequestUsage(rejected=True), model=asked, upstream=upstream)

@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.contracts.exchange import Emit, Exchange
 from gateway.contracts.tracing.context import CURRENT
 from gateway.contracts.tracing.tracer import Attribute, Span, Tracer
@@ -30,7 +31,7 @@ from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.answer import stream, whole
 from gateway.model.buffered_start import ChunkBuffer
 from gateway.model.candidates import Candidates, ModelCandidate
-from gateway.model.hooks import CallObserver
+from gateway.model.hooks import CallObserver, wait_for_room
 from gateway.model.http_request import build_trace_lines, chat_request
 from gateway.model.metering import CallMeter, ModelUsageRecorder
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, build_no_answer_error, get_call_outcome, refusal
@@ -58,6 +59,15 @@ class By:
     host: str = ""
     port: int = 0
     streams: bool = True
+
+
+async def _take_place(tries: Tries) -> Member:
+    """Return the endpoint of the next try, with a place at it. Raises GatewayError: none can take it."""
+    while True:
+        try:
+            return tries.begin() or await tries.home.place(tries)
+        except UndecidedError as undecided:
+            await undecided.answered
 
 
 class _Try:
@@ -202,7 +212,7 @@ class FallbackCall:
             return self._try.target.pool.endpoint.api_key is not None
         return self._try.reason == "408" or (self._try.reason == "404" and self._try.candidate.model is not None)
 
-    def _begin_candidate(self) -> Tries:
+    async def _begin_candidate(self) -> Tries:
         """Return the tries of the next candidate.
 
         Raises GatewayError if its upstream has no budget for this call, or the limits of the model have no room.
@@ -215,7 +225,7 @@ class FallbackCall:
             raise GatewayError("upstream_unavailable", text)
         caller, model = self._exchange.caller, candidate.get_model_name(self._exchange.body)
         for observer in self._observers:
-            observer.on_model(model)
+            await wait_for_room(partial(observer.on_model, model))
         return Tries(
             group,
             twice=True,
@@ -239,9 +249,9 @@ class FallbackCall:
         self._meter.begin_try()
         self._try.reason = ""
         if self._tries is None:
-            self._tries = self._begin_candidate()
+            self._tries = await self._begin_candidate()
         tries, model = self._tries, self._try.candidate.get_model_name(self._exchange.body)
-        member = tries.begin() or await tries.home.place(tries)
+        member = await _take_place(tries)
         if self._released:
             tries.end(failed=None)
             raise GatewayError("upstream_error", "The call of the model was given up.")

@@ -4,12 +4,14 @@ A feature has its hook in `hook.py` of its folder (`gateway/features/`). The lan
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.contracts.exchange import Exchange
 from gateway.usage.tokens import RequestUsage, Times
+
+T = TypeVar("T")
 
 
 class CallObserver:
@@ -82,3 +84,12 @@ def admit_run(hooks: Iterable[ContextHook], exchange: Exchange, *, calls_model: 
             admission.close()
         raise
     return found
+
+
+async def wait_for_room(reserve: Callable[[], T]) -> T:
+    """Return the result of `reserve`, once it is known whether there is room. Raises the error that it raises then."""
+    while True:
+        try:
+            return reserve()
+        except UndecidedError as undecided:
+            await undecided.answered

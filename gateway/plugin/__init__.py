@@ -73,6 +73,7 @@ from gateway.contracts.storage.list_queries import (
     NarrowedRuns,
     Tally,
 )
+from gateway.contracts.storage.quota import QUOTA_GONE_S, QuotaAnswer, ShareGrant, ShareRequest
 from gateway.contracts.storage.responses import StoredConversation, StoredResponse
 from gateway.contracts.storage.store import (
     HiddenTurn,
@@ -128,6 +129,7 @@ __all__ = [
     "MEANING",
     "METADATA_NETWORKS",
     "MOST_USAGE",
+    "QUOTA_GONE_S",
     "RISK_LEVEL",
     "TABLES",
     "TOOL_HEADER",
@@ -189,6 +191,7 @@ __all__ = [
     "Preview",
     "Previewer",
     "PromptCatalog",
+    "QuotaAnswer",
     "Reach",
     "RecalledMemory",
     "Reply",
@@ -201,6 +204,8 @@ __all__ = [
     "Runs",
     "Service",
     "ServiceSource",
+    "ShareGrant",
+    "ShareRequest",
     "Stage",
     "Store",
     "StoreBacklog",

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
+from gateway.features.limits.service_sharing import shares_limits
 from gateway.limits.counter_registry import Meters
 from gateway.limits.shared_memory import SharedCounters
 from gateway.runs.undelivered_answers import OwedAnswers, SharedAnswers
@@ -59,7 +60,7 @@ class GatewayServer:
         """Serve until a signal ends it. Return the exit code. Raises ListenError."""
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         settings = self.loaded.settings
-        self.limits = SharedCounters(places=settings.workers)
+        self.limits = SharedCounters(places=settings.workers, has_shares=shares_limits(settings))
         self.answers = SharedAnswers(places=settings.workers)
         addresses = {DATA: settings.listen}
         if settings.admin.listen is not None:

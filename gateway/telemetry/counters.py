@@ -22,6 +22,7 @@ LIMITS: Mapping[str, int] = MappingProxyType(
         "hidden_turns": 4,
         "limit_exceeded": 28,
         "limit_refused": 28,
+        "limit_waits": 28,
         "model_duration_seconds": 16,
         "model_time_per_output_token_seconds": 16,
         "model_time_to_first_byte_seconds": 16,
@@ -50,6 +51,7 @@ COUNTERS: Mapping[str, MetricFacts] = MappingProxyType(
         "intent": MetricFacts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
         "limit_exceeded": MetricFacts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),
         "limit_refused": MetricFacts("Requests that a limit refused", ("scope", "limit")),
+        "limit_waits": MetricFacts("Requests that waited for more of a limit that gateways share", ("scope", "limit")),
         "mcp_server_restarts": MetricFacts(
             "Times that an MCP server was started again after it had failed", ("server",)
         ),

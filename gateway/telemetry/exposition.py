@@ -52,6 +52,7 @@ _SMALLEST = frozenset(
         "gateway_upstream_endpoint_healthy",
         "gateway_upstream_endpoint_up",
         "gateway_upstream_up",
+        "gateway_limit_sharing_up",
         "gateway_mcp_server_up",
         "gateway_store_up",
         "gateway_config_last_reload_success_timestamp_seconds",

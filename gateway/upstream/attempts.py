@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.upstream.breaker import Probe
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
@@ -189,7 +189,8 @@ class Tries:
         """Return the endpoint of the next try, with a place at it. None: await `home.place(self)` for one.
 
         Raises GatewayError if none can take it (`refused`): circuit_open, upstream_limited, overloaded,
-        upstream_unavailable, or what `enter` raised for `home`.
+        upstream_unavailable, or what `enter` raised for `home`. An UndecidedError of any upstream is raised at once:
+        begin again once it is answered.
         """
         if self.home.queue.turns:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
@@ -329,7 +330,10 @@ class Tries:
         if is_bounded and not self.home.budget.has_room(apart=apart):
             self.home.tally.refused["budget"] += 1
             return False
-        found = self._next(elsewhere=reason in ELSEWHERE)
+        try:
+            found = self._next(elsewhere=reason in ELSEWHERE)
+        except UndecidedError:
+            found = self.home, None  # `begin` asks again, and waits for it
         if found is None:
             return False
         if is_bounded:
@@ -409,6 +413,8 @@ class Tries:
             return True
         try:
             limits.enter(group.name)
+        except UndecidedError:
+            raise
         except GatewayError as error:
             if group is self.home:
                 limits.refusal = error

@@ -129,7 +129,7 @@ async def request_key(world: World, **body: object) -> AsyncIterator[Callable[..
     """
 
     async def page(request: web.Request) -> web.StreamResponse:
-        run = world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
+        run = await world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
         asked = parse_request(run.exchange.body)
         answer = DIALECT.answer(asked, run_id=run.request_id, created_s=run.created_s)
         return await world.lane.answer(request, run, answer, streams=asked.streams)

@@ -127,7 +127,7 @@ async def test_background_request_requires_a_chain_with_an_agent_loop(line: tupl
             await asked(BODY)
     else:
         assert (await asked(titled)).job.task is None and (await world.exchange(**titled)).job.task == "title"
-        run = world.lane.begin(await asked(BODY), RequestKey("f" * 64, None, repeats=False))
+        run = await world.lane.begin(await asked(BODY), RequestKey("f" * 64, None, repeats=False))
         assert run.detached
         await world.lane.runs.close()
 
@@ -255,8 +255,8 @@ async def test_requests_with_the_same_key_share_one_run() -> None:
     """The second may have waited while the first began it."""
     world = World()
     asked = RequestKey("f" * 64, ("local", "local", "k"), repeats=False)
-    run = world.lane.begin(await world.exchange(), asked)
-    assert world.lane.begin(await world.exchange(), asked) is run
+    run = await world.lane.begin(await world.exchange(), asked)
+    assert await world.lane.begin(await world.exchange(), asked) is run
     await world.lane.runs.close()
 
 
@@ -265,7 +265,7 @@ async def test_workflow_run_starts_at_the_agent_loop_of_the_chain() -> None:
     world, asked = World(), RequestKey("f" * 64, None, repeats=False)
     use: Json = {"definition": {}, "parameters": {}}
     with pytest.raises(GatewayError, match="'main' runs no tools: add 'agent_loop' to it") as error:
-        world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked)
+        await world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked)
     assert (error.value.code, error.value.facts.status) == ("workflow_failed", 422)
     assert world.lane.find_loop_handler("main") is None and world.lane.find_loop_handler("nope") is None
     heard: list[str] = []
@@ -283,8 +283,8 @@ async def test_workflow_run_starts_at_the_agent_loop_of_the_chain() -> None:
     links = [Link("intent", hears("intent")), Link("agent_loop", hears("agent_loop"), runs_tools=True)]
     chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
     world.lane.chains = {"main": chain}
-    await world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked).wait_until_ended()
+    await (await world.lane.begin(replace(await world.exchange(), job=Job(workflow=use)), asked)).wait_until_ended()
     assert heard == ["agent_loop"] and world.lane.find_loop_handler("main") is chain.handlers[1]
-    await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False)).wait_until_ended()
+    await (await world.lane.begin(await world.exchange(), RequestKey("e" * 64, None, repeats=False))).wait_until_ended()
     assert heard[1:] == ["intent", "agent_loop"]
     await world.lane.runs.close()

@@ -116,7 +116,7 @@ async def test_message_without_a_decision_gets_the_approval_questions_again(open
     worker = await opened(answer(risky(1)), answer(risky(2)))
     await worker.first(shows_calls=True)
     other = worker.request_key({"role": "user", "content": "Other"}, request_id="run_2", shows_calls=True)
-    await whole(worker.lane.begin(other.exchange, other.request_key))
+    await whole(await worker.lane.begin(other.exchange, other.request_key))
     pending = [one.id for one in await worker.store.approvals(tenant="t", state="pending", limit=9)]
     asking = worker.request_key(HI, request_id="run_3", shows_calls=True)
     run = await worker.resumption.answer_named_calls(pending, asking)

@@ -117,7 +117,7 @@ async def test_waiting_stream_receives_the_answer_after_the_decision(opened: Ope
     """The message that decided is told so."""
     worker = await opened(answer(risky()), answer("Done."))
     repeated = worker.request_key(HI, approvals="hold")
-    held = worker.lane.begin(repeated.exchange, repeated.request_key)
+    held = await worker.lane.begin(repeated.exchange, repeated.request_key)
     worker.runs.join(held)
     await until(lambda: any("context" in chunk for chunk in held.transcript.chunks))
     assert "goes on where it is waited for" in texts(await worker.message())

@@ -84,7 +84,7 @@ class Worker(Bench):
     async def first(self, **facts: object) -> list[Json]:
         """The first request, to its end."""
         repeated = self.request_key(HI, **facts)  # type: ignore[arg-type]
-        return await whole(self.lane.begin(repeated.exchange, repeated.request_key))
+        return await whole(await self.lane.begin(repeated.exchange, repeated.request_key))
 
     async def message(self, text_id: str = "", *, approve: bool = True, **facts: object) -> list[Json]:
         """A chat message that decides on these approvals (default: all that are pending), in a request of its own."""

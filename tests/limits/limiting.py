@@ -56,12 +56,20 @@ def in_dollars() -> Budgets:
 class Workers:
     """The limiters of some workers that share memory, a clock, and budgets."""
 
-    def __init__(self, count: int = 1, **scopes: Mapping[str, Allowance]) -> None:
-        self.clock = ManualClock(BEGAN_S)
+    def __init__(
+        self,
+        count: int = 1,
+        *,
+        clock: ManualClock | None = None,
+        budgets: Budgets | None = None,
+        has_shares: bool = False,
+        **scopes: Mapping[str, Allowance],
+    ) -> None:
+        self.clock = clock or ManualClock(BEGAN_S)
         self.counters = Counted()
-        self.budgets = in_dollars()
+        self.budgets = budgets or in_dollars()
         self.budgets.replace({}, names=NAMES, currency="USD")
-        self.memory = SharedCounters(places=count)
+        self.memory = SharedCounters(places=count, has_shares=has_shares)
         self._scopes = scopes
         self.meters: list[Meters] = []
         self.limiters = [self.limiter(place) for place in range(count)]

@@ -97,7 +97,7 @@ class CompactionPage:
         exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, prompt=None, job=replace(exchange.job, task=_TASK))
         key = RequestKey(run_id, None, repeats=False)
-        run = lane.admit_run(
+        run = await lane.admit_run(
             exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(lane.handlers.plain))
         )
         answer = ResponseAnswer(

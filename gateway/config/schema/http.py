@@ -83,6 +83,13 @@ class LimitsSettings(Section):
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")
+    shared: Flag | None = Field(
+        default=None,
+        description=(
+            "Count the limits of keys, tenants, models and upstreams together with other gateways on the same `store`; "
+            "false: each gateway counts for itself; null: together, if it is a store for several machines."
+        ),
+    )
     tenants: Mapping[ShownName, AllowanceSettings] = Field(
         default={}, description="Limits of tenants by name, over all their keys."
     )

@@ -243,7 +243,7 @@ DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held"
 
 
 class ConflictError(Exception):
-    """The error that the run has another owner, or an approval has an unexpected state: nothing was written."""
+    """The error that a run has another owner, an approval an unexpected state, or a call is late: nothing changed."""
 
 
 class AskedAlreadyError(ConflictError):

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Journal
 from gateway.contracts.storage.keys import KeyStore
+from gateway.contracts.storage.quota import QuotaStore
 from gateway.contracts.storage.responses import ResponseStore
 from gateway.contracts.storage.tables import StoreTables
 from gateway.contracts.storage.usage import UsageStore
@@ -130,7 +131,7 @@ class HiddenTurn:
         )
 
 
-class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
+class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an
@@ -330,6 +331,11 @@ class StoreAddress(Protocol):
     @property
     def file(self) -> Path | None:
         """Return the file of the store; None: it has none that can be read beside gateways."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether gateways on several machines may use the store."""
         ...
 
     def problem(self) -> str | None:

@@ -40,7 +40,10 @@ class CallLimits(CallObserver):
     """The places of one call. For its caller a call only takes tokens: the run that makes it is the request."""
 
     def __init__(self, limiter: Limiter, exchange: Exchange) -> None:
-        """Take the tokens of the caller. Raises GatewayError (rate_limit_exceeded, insufficient_quota)."""
+        """Take the tokens of the caller. Raises GatewayError (rate_limit_exceeded, insufficient_quota).
+
+        See `wait_for_room`, as for `on_model` and `on_upstream`.
+        """
         self._limiter = limiter
         self._body = exchange.body
         self._least: int | None = None

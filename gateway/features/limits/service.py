@@ -12,6 +12,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.features.limits.hook import LimitHook
 from gateway.features.limits.observer import LimitFeature
 from gateway.features.limits.section import AllowanceSettings
+from gateway.features.limits.service_sharing import LimitSharing, shares_limits
 from gateway.features.usage.service import UsageService
 from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.limits.budget_reader import BudgetReader, counts_towards
@@ -35,9 +36,9 @@ class LimitService(FeatureService):
         self._needs = needs
         self._ledger = usage.ledger
         self._catch_up = usage.batch.read
-        shared = None if needs.process is None else needs.process.meters
-        self.meters = shared or Meters(SharedCounters(places=1), place=0, clock=needs.clock.monotonic)
+        self.meters = _get_meters(needs)
         self.budgets = Budgets(lambda: usage.ledger.prices.currency, guess=partial(cost_of_token, usage.ledger))
+        self._sharing = LimitSharing(needs.store, self.meters, self.budgets, clock=needs.clock)
         usage.ledger.storing = self.meters.used_until_now
         self._reader = BudgetReader(
             needs.store,
@@ -57,10 +58,11 @@ class LimitService(FeatureService):
         await self._reader.read()
 
     async def prepare(self) -> None:
+        await self._sharing.start()
         await self._reader.first()
 
     def list_tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return self._reader.run, self.meters.run
+        return self._reader.run, self.meters.run, self._sharing.run
 
     def build_limiter(self, settings: Settings) -> Limiter:
         """Return the limits of a configuration."""
@@ -81,7 +83,7 @@ class LimitService(FeatureService):
         return LimitHook(self.build_limiter(settings))
 
     def collect_families(self) -> Iterable[Metric]:
-        """Yield the metric of how full the limits of the configuration and of the keys in use are."""
+        """Yield how full the limits of the configuration and of the keys in use are, and whether shares are counted."""
         limited = _list_limits(self._needs.settings(), self._needs.callers())
         now_s = self._needs.clock.monotonic()
         family = GaugeMetricFamily(
@@ -91,6 +93,10 @@ class LimitService(FeatureService):
         for (scope, limit), part in parts.items():
             family.add_metric([scope, limit], part)
         yield family
+        if (shares := self.meters.shares) is not None:
+            up = GaugeMetricFamily("gateway_limit_sharing_up", "Whether the limits that gateways share can be counted")
+            up.add_metric([], 0 if shares.is_failing else 1)
+            yield up
 
     def list_usage(self, caller: Caller) -> list[LimitUsage]:
         """Return what is used of the limits that a caller may see."""
@@ -101,6 +107,16 @@ class LimitService(FeatureService):
 
     async def close(self) -> None:
         await self._reader.close()
+        await self._sharing.close()
+
+
+def _get_meters(needs: FeatureNeeds) -> Meters:
+    """Return the meters that the workers of this process share; those of a process alone are made here."""
+    process = needs.process
+    if process is not None and process.meters is not None:
+        return process.meters
+    has_shares = process is not None and shares_limits(needs.settings())
+    return Meters(SharedCounters(places=1, has_shares=has_shares), place=0, clock=needs.clock.monotonic)
 
 
 def build_limiter(

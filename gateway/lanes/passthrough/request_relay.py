@@ -8,12 +8,12 @@ held: until then it is no reason to keep anybody out. From then on its body has 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
 from gateway.auth.keyring import get_peer_address, invalid_key
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.lanes.client import SENDING, Client
 from gateway.lanes.passthrough.access_record import AccessRecord
@@ -51,6 +51,7 @@ class RequestRelay:
     _least_rate = LEAST_RATE
     _held: bytearray | None = None  # the body so far of a request that has not begun
     _held_digits = b""
+    _waits_for_room = False  # it has not begun, because it is not known yet whether there is room
     _length = 0  # of the held body, as its head says
 
     def __init__(self, client: Client, plan: Plan, began: float) -> None:
@@ -125,10 +126,30 @@ class RequestRelay:
             try:
                 for at in plan.observers.requested:
                     self.observers[at].on_request(length, body, grows)
+            except UndecidedError as undecided:
+                self._waits_for_room = True
+                self.await_room(undecided, lambda: self._begin_anew(digits, body, length))
+                return
             except GatewayError as error:
                 self.fail_soon(error, outcome=REFUSED)
                 return
         self.dispatcher.start(self, digits, body)
+
+    def _begin_anew(self, digits: bytes, body: bytes, length: int) -> None:
+        """Begin a request that had to wait, with what came of its body meanwhile."""
+        self._waits_for_room = False
+        pending, self.pending = self.pending, []
+        body = b"".join((body, *pending))
+        self._begin(digits, body, max(length, len(body)))
+
+    def await_room(self, undecided: UndecidedError, resume: Callable[[], None]) -> None:
+        """Go on once it is known whether there is room, unless the client has left by then."""
+
+        def continue_exchange(_: object) -> None:
+            if self.is_under_way:
+                resume()
+
+        undecided.answered.add_done_callback(continue_exchange)
 
     def request_received(self, data: bytes) -> None:
         if self.request_body is None:
@@ -168,7 +189,7 @@ class RequestRelay:
     def _feed_request(self, data: bytes) -> bytes | None:
         """Return the bytes of the client that go upstream; None after the exchange ended with them."""
         fed = self._check_framing(data)
-        if fed is None or self._held is not None:
+        if fed is None or self._held is not None or self._waits_for_room:
             return fed
         self.dispatcher.request_fed(self, fed)
         if not fed:

@@ -8,9 +8,8 @@ from typing import Final
 
 from gateway.plugin import StoredPrompt, StoredService, WorkerService
 
-from .arrays import to_arrays
 from .base import PostgresqlBase
-from .rows import PostgresqlRows
+from .rows import PostgresqlRows, to_arrays
 from .text_codec import restore_values
 
 PROMPTS, SERVICES, REPORTS = PostgresqlRows(StoredPrompt), PostgresqlRows(StoredService), PostgresqlRows(WorkerService)

@@ -13,9 +13,8 @@ from typing import Final
 
 from gateway.plugin import HiddenTurn, StoreError
 
-from .arrays import to_arrays
 from .base import PostgresqlBase
-from .rows import PostgresqlRows
+from .rows import PostgresqlRows, to_arrays
 from .text_codec import restore_text, restore_values
 
 log = logging.getLogger("gateway")

@@ -7,9 +7,8 @@ from typing import Final
 
 from gateway.plugin import Adding, AuditLine, StoredKey
 
-from .arrays import to_arrays
 from .base import PostgresqlBase, list_json, to_json
-from .rows import PostgresqlRows
+from .rows import PostgresqlRows, to_arrays
 from .runs import AUDIT
 
 KEYS = PostgresqlRows(StoredKey)

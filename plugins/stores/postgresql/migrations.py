@@ -44,7 +44,7 @@ class SchemaStep:
 
 _FIRST: Final = (
     *("base", "events", "audit", "runs", "grants", "approvals", "pruning"),
-    *("general", "responses", "hidden_turns", "usage", "memories", "keys"),
+    *("general", "responses", "hidden_turns", "usage", "memories", "keys", "quota"),
 )
 SCHEMA: Sequence[SchemaStep] = (SchemaStep(1, compatible_from=1, files=_FIRST),)
 

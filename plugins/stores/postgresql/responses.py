@@ -10,9 +10,8 @@ from typing import Final
 
 from gateway.plugin import StoredConversation, StoredResponse
 
-from .arrays import to_arrays
 from .base import PostgresqlBase
-from .rows import PostgresqlRows
+from .rows import PostgresqlRows, to_arrays
 
 RESPONSES, CONVERSATIONS = PostgresqlRows(StoredResponse), PostgresqlRows(StoredConversation)
 #: Rows that one transaction deletes, and items that one reads.

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as rows of PostgreSQL, whose columns have the names of their fields."""
+"""Frozen dataclasses as rows of PostgreSQL, whose columns have the names of their fields; rows as parameters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -29,3 +29,12 @@ class PostgresqlRows(Generic[RecordT]):
     def from_row(self, row: Iterable[Any]) -> RecordT:
         """Return the record of a row with exactly the columns of `columns`."""
         return self._kind(**dict(zip(self.names, restore_values(tuple(row)), strict=True)))
+
+
+def to_arrays(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Return the columns of rows as parameters of one statement: `width` arrays, which are empty without rows."""
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    for row in rows:
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+    return columns

@@ -26,6 +26,7 @@ from .keys import PostgresqlKeys
 from .memories import PostgresqlMemories
 from .migrations import migrate
 from .pool import PostgresqlPool
+from .quota import PostgresqlQuota
 from .records import PostgresqlRecords
 from .responses import PostgresqlResponses
 from .run_lists import PostgresqlRunLists
@@ -54,6 +55,7 @@ class PostgresqlStore(
     PostgresqlHiddenTurns,
     PostgresqlKeys,
     PostgresqlUsage,
+    PostgresqlQuota,
     PostgresqlGeneral,
 ):
     """The `gateway.contracts.storage.store.Store` in one database. Call `open` first.

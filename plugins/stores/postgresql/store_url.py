@@ -52,6 +52,8 @@ class PostgresqlAddress:
 
     file: Path | None = None
 
+    is_shared = True
+
     def __init__(self, url: str, folder: Path) -> None:
         del folder
         self.url, self.redacted_url = url, redact_url(url)

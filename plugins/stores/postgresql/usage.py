@@ -7,9 +7,8 @@ from typing import Final
 
 from gateway.plugin import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 
-from .arrays import to_arrays
 from .base import PostgresqlBase
-from .rows import PostgresqlRows
+from .rows import PostgresqlRows, to_arrays
 
 USAGE = PostgresqlRows(StoredUsage)
 _KEY: Final = (*DIMENSIONS, "currency")

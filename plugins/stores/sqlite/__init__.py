@@ -60,6 +60,7 @@ from .journal_tx import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .keys import SqliteKeys, prune_keys
 from .memories import SqliteMemories
 from .migrations import MIGRATIONS, Migration
+from .quota import SqliteQuota
 from .responses import SqliteResponses
 from .rows import Rows
 from .store_url import SqliteAddress
@@ -88,7 +89,7 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys, SqliteUsage):
+class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys, SqliteUsage, SqliteQuota):
     """The `gateway.contracts.storage.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:

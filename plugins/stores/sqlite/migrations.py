@@ -388,6 +388,18 @@ MIGRATIONS: Sequence[Migration] = (
         "ALTER TABLE approvals ADD COLUMN assigned TEXT",
         "ALTER TABLE approvals ADD COLUMN notes TEXT NOT NULL DEFAULT '[]'",
     ),
+    (
+        # The shares that gateways have of their limits. What a gateway lacks is rare, so it has an index of its own.
+        """CREATE TABLE quota_gateways (
+            gateway TEXT PRIMARY KEY, turn INTEGER NOT NULL, seen_s REAL NOT NULL, alive_s REAL NOT NULL
+            ) WITHOUT ROWID""",
+        """CREATE TABLE quota_shares (
+            name TEXT NOT NULL, gateway TEXT NOT NULL, share INTEGER NOT NULL, used INTEGER NOT NULL,
+            needed INTEGER NOT NULL, base INTEGER NOT NULL, lapse_s REAL NOT NULL,
+            PRIMARY KEY (name, gateway)) WITHOUT ROWID""",
+        "CREATE INDEX quota_lacking ON quota_shares (name) WHERE needed > share",
+        "CREATE INDEX quota_of_gateways ON quota_shares (gateway)",
+    ),
 )
 
 

@@ -114,6 +114,8 @@ def _plain(value: object) -> object:
 class SqliteAddress:
     """The `gateway.contracts.storage.store.StoreAddress` of `sqlite:///FILE`; a relative file begins at `folder`."""
 
+    is_shared = False
+
     def __init__(self, url: str, folder: Path) -> None:
         scheme, slashes, place = url.partition(_SLASHES)
         if slashes and place not in ("", IN_MEMORY) and "\0" not in place:

@@ -7,10 +7,10 @@ in front of those until the model of the request is known.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.http.body import Body
 from gateway.lanes.client import Client
 from gateway.lanes.passthrough.access_record import AccessRecord
@@ -89,6 +89,10 @@ class DispatchedExchange(UpstreamTurn, Protocol):
     def fail(self, error: GatewayError, *, outcome: str) -> None: ...
     def fail_soon(self, error: GatewayError, *, outcome: str) -> None:
         """Fail in the next turn of the loop: requests that are held behind would be refused inside each other."""
+        ...
+
+    def await_room(self, undecided: UndecidedError, resume: Callable[[], None]) -> None:
+        """Go on once it is known whether there is room, unless the exchange is over by then."""
         ...
 
     def respond_error(self, error: GatewayError, *, outcome: str) -> None:

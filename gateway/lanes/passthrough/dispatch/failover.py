@@ -17,7 +17,7 @@ from http import HTTPStatus
 from time import perf_counter
 from typing import Final
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.http.body import BodyError
 from gateway.http.response_head import (
     INTERIMS_LIMIT,
@@ -120,6 +120,9 @@ class Failover(Dispatcher):
         """Begin a try, or wait for a place. `pending` is the whole request so far, but for its head."""
         try:
             member = tries.begin()
+        except UndecidedError as undecided:
+            exchange.await_room(undecided, lambda: self._try_next(exchange, tries))
+            return
         except GatewayError as error:
             # Not at once: requests that are held behind this one would be refused inside each other.
             exchange.client.listener.loop.call_soon(self._refuse, exchange, error)
@@ -133,6 +136,10 @@ class Failover(Dispatcher):
         """Wait in the queue of the upstream."""
         try:
             member = await tries.home.place(tries)
+        except UndecidedError as undecided:
+            exchange.connecting = None
+            exchange.await_room(undecided, lambda: self._try_next(exchange, tries))
+            return
         except GatewayError as error:
             exchange.connecting = None
             self._refuse(exchange, error)

@@ -5,7 +5,7 @@ the upstream that serves the model takes over. No byte of the body is changed. A
 off for the look, and nothing else.
 """
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.http.body import BodyError, ChunkedBody
 from gateway.lanes.client import SENDING
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange, Dispatcher
@@ -76,6 +76,10 @@ class ModelRouting(Dispatcher):
             return
         try:
             exchange.choose_model(model or "", pieces)
+        except UndecidedError as undecided:
+            exchange.pending = [b"", *pieces]
+            exchange.await_room(undecided, lambda: self._choose(exchange, model, exchange.pending[1:]))
+            return
         except GatewayError as error:
             exchange.fail_soon(error, outcome=REFUSED)
             return

@@ -28,17 +28,20 @@ class Observer:
     def on_request(self, length: int, body: bytes, grows: bool) -> None:
         """Before anything is sent: `length` bytes are to come in all, or more if it `grows`; `body` is here.
 
-        Raises GatewayError: the request is refused.
+        Raises GatewayError: the request is refused; or UndecidedError: it waits, and this phase comes again.
         """
 
     def on_request_body(self, piece: bytes) -> None:
         """Before a further piece of the body is sent. Raises GatewayError: refused, unless the response has begun."""
 
     def on_model(self, model: str, body: Sequence[bytes]) -> None:
-        """Once the model is known that decides the upstream, with what is here of the body. Raises GatewayError."""
+        """Once the model is known that decides the upstream, with what is here of the body. Raises as `on_request`."""
 
     def on_upstream(self, upstream: str) -> None:
-        """Before an upstream is asked, where there is a choice. Raises GatewayError: it is passed over."""
+        """Before an upstream is asked, where there is a choice.
+
+        Raises GatewayError: it is passed over; or UndecidedError, as `on_request`.
+        """
 
     def on_attempt_started(self, target: PlanTarget) -> PlanTarget:
         """Before the head of an attempt is sent. Return the target, perhaps with further fields in its head."""

@@ -476,3 +476,23 @@ async def test_server_errors_for_a_single_key_eject_no_endpoint(path: bytes) -> 
             assert (await ask(up.gateway, post(down, path, json, b"X-Gateway-Key: sk-ben"))).status in (502, 503)
             assert (await ask(up.gateway, post(asks, path, json, b"X-Gateway-Key: sk-ann"))).status == 200
         assert not up.group.tally.ejections
+
+
+async def test_request_waits_for_the_share_of_its_upstream() -> None:
+    """Where gateways share the limits of upstreams. Without room there it goes to the fallback, which has its own."""
+    limited = {"requests_per_minute": 2}
+    async with FakeUpstream(serve(answer(200, b"second"))) as second:
+        more = [{"name": "second", "base_url": second.base_url, "paths": ["/second/"], "limits": limited}]
+        settings: dict[str, object] = {"limits": {"shared": True}}
+        async with (
+            several(
+                serve(answer(200, b"first")), more=more, settings=settings, fallback=["second"], limits=limited
+            ) as up,
+            client_of(up.gateway) as client,
+        ):
+            answers = []
+            for _ in range(5):
+                await client.send(chat())
+                answers.append(await client.read_response())
+    assert [one.payload for one in answers[:4]] == [b"first", b"first", b"second", b"second"]
+    assert answers[4].status == 429

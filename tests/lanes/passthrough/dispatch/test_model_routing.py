@@ -77,6 +77,23 @@ async def test_body_model_selects_the_upstream_with_bytes_unchanged(request_: by
             assert seen.target == b"/api/v1/chat/completions"
 
 
+@pytest.mark.parametrize("whole", [True, False])
+async def test_request_waits_for_the_share_of_its_model(whole: bool) -> None:
+    """Where gateways share the limits of models: the first request of each finds nothing here."""
+    limits = {"shared": True, "models": {"llama*": {"requests_per_minute": 2}, "gpt*": {"requests_per_minute": 2}}}
+    async with two(limits=limits) as (gateway, one, other), client_of(gateway) as client:
+        for model, statuses in (("llama3", [200, 200, 429]), ("gpt-5", [200, 200, 429])):
+            for status in statuses:
+                request = post(body(model), CHAT)
+                await client.send(request if whole else request[:-20])
+                if not whole:
+                    await breathe(5)
+                    await client.send(request[-20:])
+                assert (await client.read_response()).status == status
+        assert len(one.requests) == len(other.requests) == 2
+        assert {request.payload for request in one.requests} == {body("gpt-5")}
+
+
 async def test_requests_with_equal_heads_are_routed_by_their_models() -> None:
     """The plan of a head is one; its model is looked for each time, also in a body that comes in pieces."""
     async with two() as (gateway, one, other), client_of(gateway) as client:

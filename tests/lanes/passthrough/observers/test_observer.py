@@ -1,11 +1,13 @@
 """The phases of an exchange: a feature of one file hears of each once, in order, and may refuse where it says so."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
+from functional.through import breathe
 from lanes.assembled import assembled
 
-from gateway.contracts.errors import GatewayError
+from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.lanes.passthrough.access_record import AccessRecord
 from gateway.lanes.passthrough.observers.observer import (
     Observer,
@@ -49,6 +51,9 @@ class Follower(Observer):
 
     def _note(self, phase: str) -> None:
         self._feature.phases.append(phase)
+        undecided = self._feature.undecided
+        if phase == "request" and undecided is not None and not undecided.done():
+            raise UndecidedError(REFUSAL, undecided)
         if phase in self._feature.refuses:
             raise REFUSAL
 
@@ -88,6 +93,7 @@ class Following(PassthroughFeature):
 
     def __init__(self, *refuses: str) -> None:
         self.refuses = refuses
+        self.undecided: asyncio.Future[None] | None = None  # while it is not known whether there is room
         self.phases: list[str] = []
         self.payload: Payload | None = None
 
@@ -136,6 +142,81 @@ async def test_observer_refuses_a_chunked_body_midway() -> None:
         await client.send(b"2\r\n{}\r\n")
         assert (await client.read_response()).status == 429
     assert feature.phases == ["request", "started", "body", "closed limited"]
+
+
+async def undecided(feature: Following) -> "asyncio.Future[None]":
+    feature.undecided = asyncio.get_running_loop().create_future()
+    return feature.undecided
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest"),
+    [
+        (POST + b"{}", b""),
+        (POST, b"{}"),
+        (POST + b"{", b"}"),
+        (CHUNKED + b"1\r\n{\r\n", b"1\r\n}\r\n0\r\n\r\n"),
+    ],
+)
+async def test_request_waits_until_it_is_known_whether_there_is_room(begun: bytes, rest: bytes) -> None:
+    """Its body may come meanwhile, and the next request too."""
+    feature = Following()
+    async with assembled(serve(answer(200, b"all")), further=[feature]) as lane, lane.client() as client:
+        answered = await undecided(feature)
+        await client.send(begun)
+        await lane.until_inflight(1)
+        await client.send(rest + POST + b"[]")
+        await breathe(10)
+        assert feature.phases == ["request"] and not lane.upstream.requests
+        answered.set_result(None)
+        assert [(await client.read_response()).payload for _ in range(2)] == [b"all", b"all"]
+        assert [request.payload for request in lane.upstream.requests] == [b"{}", b"[]"]
+    assert feature.phases[:3] == ["request", "request", "started"]
+
+
+async def test_request_that_waited_is_refused() -> None:
+    """There was no room in the end."""
+    feature = Following("request")
+    async with assembled(serve(answer(200, b"")), further=[feature]) as lane, lane.client() as client:
+        answered = await undecided(feature)
+        await client.send(POST + b"{}")
+        await lane.until_inflight(1)
+        answered.set_result(None)
+        assert (await client.read_response()).status == 429
+        assert not lane.upstream.requests
+    assert feature.phases == ["request", "request", "closed limited"]
+
+
+async def test_client_that_leaves_while_it_waits_is_forgotten() -> None:
+    """Nothing of its request is sent."""
+    feature = Following()
+    async with assembled(serve(answer(200, b"")), further=[feature]) as lane:
+        answered = await undecided(feature)
+        async with lane.client() as client:
+            await client.send(POST + b"{}")
+            await lane.until_inflight(1)
+        await lane.until_idle()
+        answered.set_result(None)
+        await breathe(10)
+        assert not lane.upstream.requests
+    assert feature.phases == ["request", "closed cancelled"]
+
+
+async def test_long_body_is_not_read_while_its_request_waits() -> None:
+    """The client is paused, and nothing of the body is lost."""
+    feature, body = Following(), b"x" * (8 << 20)
+    post = POST.replace(b"Length: 2", b"Length: %d" % len(body))
+    async with assembled(serve(answer(200, b"all")), further=[feature]) as lane, lane.client() as client:
+        answered = await undecided(feature)
+        sending = asyncio.create_task(client.send(post + body))
+        await lane.until_inflight(1)
+        await breathe(50)
+        assert not sending.done()
+        answered.set_result(None)
+        await sending
+        assert (await client.read_response()).payload == b"all"
+        (request,) = lane.upstream.requests
+    assert request.payload == body
 
 
 async def test_header_written_by_a_feature_replaces_the_clients() -> None:

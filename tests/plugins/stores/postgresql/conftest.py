@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from gateway.contracts.storage.journal import Change, StoredRun
+from gateway.contracts.storage.quota import QuotaAnswer, ShareRequest
 from gateway.contracts.storage.store import Store
 from gateway.plugins.stores.postgresql.migrations import migrate
 from gateway.plugins.stores.postgresql.pool import PostgresqlPool
@@ -55,6 +56,12 @@ class ClockedStore(PostgresqlStore):
     async def count_gateways(self, *, now_s: float) -> int:
         await self._set_clock(now_s)
         return await super().count_gateways(now_s=now_s)
+
+    async def share_quota(
+        self, gateway: str, requests: Sequence[ShareRequest], *, turn: int, now_s: float
+    ) -> QuotaAnswer:
+        await self._set_clock(now_s)
+        return await super().share_quota(gateway, requests, turn=turn, now_s=now_s)
 
     async def _set_clock(self, now_s: float) -> None:
         await self._read("UPDATE twolane.test_clock SET now_s = $1 WHERE now_s <> $1", now_s)

@@ -10,6 +10,7 @@ from gateway.testing.ports import free_port
 from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the contract run here
 from tests.plugins.stores.contract_keys import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403
+from tests.plugins.stores.contract_quota import *  # noqa: F403
 from tests.plugins.stores.contract_responses import *  # noqa: F403
 from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.contract_usage import *  # noqa: F403

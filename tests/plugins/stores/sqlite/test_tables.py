@@ -15,7 +15,10 @@ from gateway.plugins.stores.sqlite.tables import SqliteTables
 from tests.plugins.stores.filling import fill
 
 #: What follows from the tables, or counts changes in this file alone; `sequences` stands for SQLite's own table.
-FURTHER_TABLES = {"memory_words", "memory_word_counts", "memory_changes", "sqlite_sequence"}
+FURTHER_TABLES = {
+    *("memory_words", "memory_word_counts", "memory_changes", "sqlite_sequence"),
+    *("quota_gateways", "quota_shares"),  # no gateway is at work on a store that is copied
+}
 FURTHER_COLUMNS = {("memory_owners", "memories"), ("runs", "pending")}
 
 
