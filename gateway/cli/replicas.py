@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gateway.cli.commands import CommandError
 from gateway.config import LoadedConfig, Settings
 from gateway.contracts.storage.store import ServerAddress, StoreError
+from gateway.features.limits.service_sharing import shares_limits
 from gateway.registry.stores import get_store_address
 
-#: What gateways count in their own memory.
+#: The limits that gateways count in their own memory, unless they share them.
 _COUNTED_ALONE = ("requests_per_minute", "tokens_per_minute", "concurrent")
 
 
@@ -33,8 +34,10 @@ def describe_replicas(loaded: LoadedConfig, replicas: int) -> Iterator[str]:
                 "raise max_connections of the server"
             )
         yield f"  connections {product}, of {limit} that the server has{_advise(needed + needed // replicas, limit)}"
-    yield "  shared      runs, approvals, responses, prompts, memories, keys, usage, budgets"
-    yield f"  apart       {', '.join(_list_apart(settings, replicas))}"
+    shares = shares_limits(settings)
+    limits = "limits and budgets" if shares else "budgets"
+    yield f"  shared      runs, approvals, responses, prompts, memories, keys, usage, {limits}"
+    yield f"  apart       {', '.join(_list_apart(settings, replicas, shares=shares))}"
 
 
 def _advise(while_replaced: int, limit: int) -> str:
@@ -42,9 +45,9 @@ def _advise(while_replaced: int, limit: int) -> str:
     return "" if while_replaced <= limit else f"; {while_replaced} are needed while one is replaced by a new one"
 
 
-def _list_apart(settings: Settings, replicas: int) -> Iterator[str]:
+def _list_apart(settings: Settings, replicas: int, *, shares: bool) -> Iterator[str]:
     """Yield the parts of the configuration that each gateway has for itself."""
-    if names := [name for name in _COUNTED_ALONE if _has_limit(settings, name)]:
+    if not shares and (names := [name for name in _COUNTED_ALONE if _has_limit(settings, name)]):
         yield f"{', '.join(names)} ({replicas} times the limit in all)"
     if programs := [name for name, server in settings.mcp.servers.items() if server.enabled and server.command]:
         yield f"MCP servers that it starts ({', '.join(programs)})"

@@ -25,9 +25,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "prices.yaml").write_text("currency: EUR\nprices: [{model: '*', input: 1, output: 2}]\n")
 
 
-def check(store: str, replicas: int, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Return the exit code of the command, and what it writes."""
-    Path("gateway.yaml").write_text(CONFIG % store)
+def check(store: str, replicas: int, capsys: pytest.CaptureFixture[str], *, more: str = "") -> tuple[int, str]:
+    """Return the exit code of the command, and what it writes. `more` are further lines of the configuration."""
+    Path("gateway.yaml").write_text(CONFIG % store + more)
     code = main(["check-config", "--replicas", str(replicas)])
     written = capsys.readouterr()
     return code, written.out + written.err
@@ -61,12 +61,15 @@ def test_connections_are_held_against_the_limit_of_the_server(server: str, capsy
 
 def test_parts_that_gateways_do_not_share_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Of this configuration; a server that does not answer is named, and is no mistake in it."""
-    code, text = check(f"postgresql://gateway@127.0.0.1:{free_port()}/gateway", 3, capsys)
+    store = f"postgresql://gateway@127.0.0.1:{free_port()}/gateway"
+    code, text = check(store, 3, capsys)
     assert code == 0
     assert "  connections 3 gateways x 2 workers x 3 = 18; the limit of the server is not known: PostgreSQL: " in text
-    assert "  shared      runs, approvals, " in text
-    apart = "requests_per_minute (3 times the limit in all), MCP servers that it starts (local), caches, "
-    assert f"  apart       {apart}" in text
+    assert "  shared      runs, approvals, " in text and ", usage, limits and budgets\n" in text
+    assert "  apart       MCP servers that it starts (local), caches, " in text
+    code, text = check(store, 3, capsys, more="limits: {shared: false}\n")
+    assert code == 0 and ", usage, budgets\n" in text
+    assert "  apart       requests_per_minute (3 times the limit in all), MCP servers that it starts (local), " in text
 
 
 def test_a_file_is_refused_as_a_store_of_several_machines(capsys: pytest.CaptureFixture[str]) -> None:

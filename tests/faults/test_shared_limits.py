@@ -17,35 +17,35 @@ from tests.support.fleet import GATEWAYS, TOKENS, fleet
 async def test_requests_of_a_minute_are_shared(lane: str, workers: int, shares: Sequence[int], tmp_path: Path) -> None:
     """However the load is spread."""
     async with fleet(tmp_path, workers=workers, requests_per_minute=60) as made:
-        statuses = await made.overload(lane, 600, shares=shares)
-        assert 59 <= made.upstream.count <= 60 and statuses.keys() == {200, 429}, statuses
+        statuses = await made.exhaust(lane, 60, shares=shares)
+        assert made.upstream.count <= 60 and statuses.keys() == {200, 429}, statuses
 
 
 async def test_tokens_of_a_minute_are_shared(tmp_path: Path) -> None:
     """They are reserved by what requests before used, which all of them do here."""
     async with fleet(tmp_path, tokens_per_minute=60 * TOKENS) as made:
-        statuses = await made.overload("passthrough", 600)
-        assert 59 <= made.upstream.count <= 60 and statuses.keys() == {200, 429}, statuses
+        statuses = await made.exhaust("passthrough", 60)
+        assert made.upstream.count <= 60 and statuses.keys() == {200, 429}, statuses
 
 
 async def test_requests_under_way_are_shared(tmp_path: Path) -> None:
-    """Never more at the upstream at once, and as many while there are enough."""
+    """Never more at the upstream at once, and as many while there are enough. Others wait a moment, or are refused."""
     async with fleet(tmp_path, concurrent=9) as made:
         made.upstream.may_answer.clear()
         overload = asyncio.create_task(made.overload("passthrough", 600))
         await until(lambda: made.upstream.now >= 9)
         made.upstream.may_answer.set()
         statuses = await overload
-        assert made.upstream.most == 9 and statuses.keys() == {200, 429}, statuses
+        assert made.upstream.most == 9 and statuses.keys() <= {200, 429} and statuses[200] >= 9, statuses
 
 
 @pytest.mark.parametrize(("budget", "lane"), [("tokens_per_day", "passthrough"), ("cost_per_month", "context")])
 async def test_budget_is_shared(budget: str, lane: str, tmp_path: Path) -> None:
-    """Each gateway may let in one more request than fits."""
+    """Each gateway may let in one more request than fits. What is stored counts twice until all have read it."""
     figure = 60 * TOKENS
     async with fleet(tmp_path, **{budget: figure if budget.startswith("tokens") else figure / 1e6}) as made:
-        statuses = await made.overload(lane, 600)
-        assert 59 <= made.upstream.count <= 60 + GATEWAYS and statuses.keys() == {200, 429}, statuses
+        statuses = await made.exhaust(lane, 60)
+        assert made.upstream.count <= 60 + GATEWAYS and statuses.keys() == {200, 429}, statuses
 
 
 async def test_limit_is_kept_while_a_gateway_is_killed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-from gateways import config, key
+from gateways import config, key, until_read
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
@@ -54,6 +54,12 @@ class Fleet:
                 left = [count * share // sum(shares)]
                 working += [work(gateway, left) for _ in range(AT_ONCE)]
             await asyncio.gather(*working)
+        return statuses
+
+    async def exhaust(self, lane: str, count: int, *, shares: Sequence[int] = (1, 1, 1)) -> Counter[int]:
+        """Ask for ten times as many as a limit allows, and for more until nearly all of it is given."""
+        statuses = await self.overload(lane, 10 * count, shares=shares)
+        await until_read(lambda: self.overload(lane, count), lambda _: self.upstream.count >= 0.98 * count)
         return statuses
 
 
