@@ -29,6 +29,14 @@ def get_store_address(settings: Settings, *, folder: Path) -> StoreAddress:
     return resolve_store(settings.store.reveal(), folder=folder, plugins=settings.plugins.folder)[1]
 
 
+def is_store_shared(settings: Settings) -> bool:
+    """Return whether the configured store is one for several machines; False if its address cannot be read."""
+    try:
+        return get_store_address(settings, folder=Path()).is_shared
+    except PluginProblem:
+        return False  # the open of the store reports it
+
+
 def build_store(settings: Settings, *, folder: Path) -> Store:
     """Build the configured store, which is not opened. Raises PluginProblem."""
     plugins = settings.plugins.folder

@@ -26,6 +26,7 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
 from gateway.limits.counter_registry import Meters
+from gateway.registry.stores import is_store_shared
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ActiveConfig, ConsoleEntry
@@ -199,7 +200,7 @@ class Gateway:
             current=self._current,
             history=self._state.history,
             backlog=self._state.backlog,
-            workers=lambda: self._loaded.settings.workers,
+            has_others=lambda: settings.workers > 1 or is_store_shared(settings),
         )
         going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, *features.list_tasks())
         self._tasks += [asyncio.create_task(supervise(work)) for work in going_on]

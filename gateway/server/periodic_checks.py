@@ -14,20 +14,21 @@ from gateway.telemetry.history import History
 
 log = logging.getLogger("gateway")
 
-#: How often workers look; a single one, and one whose store failed, looks this rarely.
+#: How often a worker looks that has others, on this machine or on another one. A single worker, and one whose store
+#: failed, looks this rarely.
 LOOK_S: Final = 0.2
 STORE_PAUSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicChecks:
-    """The looks of one worker at what the configuration in use (`current`) shares with other workers."""
+    """The looks of one worker at what the configuration in use (`current`) shares with other workers, if it has any."""
 
     shared: WorkerServices
     current: Callable[[], LaneServices]
     history: History
     backlog: Backlog
-    workers: Callable[[], int]
+    has_others: Callable[[], bool]
 
     async def run(self) -> None:
         """Read the changes of other workers until it is cancelled. A store that fails is logged, and read later."""
@@ -41,4 +42,4 @@ class PeriodicChecks:
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(STORE_PAUSE_S)
-            await asyncio.sleep(LOOK_S if self.workers() > 1 else STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_S if self.has_others() else STORE_PAUSE_S)

@@ -9,7 +9,7 @@ import pytest
 from gateway.config import ConfigError, Settings, load
 from gateway.registry.check import check_plugins
 from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import build_scratch_store, build_store, get_store_address, resolve_store
+from gateway.registry.stores import build_scratch_store, build_store, get_store_address, is_store_shared, resolve_store
 
 SQLITE = Path(__file__).parents[2] / "plugins" / "stores" / "sqlite"
 
@@ -82,3 +82,12 @@ def test_a_url_that_the_store_does_not_accept_is_reported_before_the_start(tmp_p
     file.write_text(f"store: {url}\n")
     with pytest.raises(ConfigError, match="yaml:1:8 store: "):
         load(file, environ={}, flags={}, checks=(check_plugins,))
+
+
+@pytest.mark.parametrize(
+    ("url", "shared"),
+    [("postgresql://gateway@db/gateway", True), ("sqlite:///gateway.db", False), ("mysql://db/x", False)],
+)
+def test_database_server_is_shared_by_machines(url: str, shared: bool) -> None:
+    """The start reports a URL that names no store."""
+    assert is_store_shared(Settings.model_validate({"store": url})) is shared

@@ -1,7 +1,6 @@
 """The limits that a gateway shares with others: the part of each of its workers, and that of its first one."""
 
 import asyncio
-from pathlib import Path
 
 from gateway.config import Settings
 from gateway.contracts.plugin import Clock
@@ -9,18 +8,12 @@ from gateway.contracts.storage.quota import QuotaStore
 from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters
 from gateway.limits.share_keeper import ShareKeeper
-from gateway.registry.loader import PluginProblem
-from gateway.registry.stores import get_store_address
+from gateway.registry.stores import is_store_shared
 
 
 def shares_limits(settings: Settings) -> bool:
     """Return whether gateways on the same store share their limits: as configured, or if it is one of many machines."""
-    if settings.limits.shared is not None:
-        return settings.limits.shared
-    try:
-        return get_store_address(settings, folder=Path()).is_shared
-    except PluginProblem:
-        return False  # the open of the store reports it
+    return is_store_shared(settings) if settings.limits.shared is None else settings.limits.shared
 
 
 class LimitSharing:
