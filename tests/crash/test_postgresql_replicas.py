@@ -97,6 +97,7 @@ class Fleet:
                 _, approval = await self.request("GET", f"/context/approvals/{approval_id}")
                 _, run = await self.request("GET", f"/context/runs/{approval['run_id']}")
                 if run["state"] in ENDED:
+                    _, approval = await self.request("GET", f"/context/approvals/{approval_id}")
                     return approval["state"], run["state"]
                 await asyncio.sleep(0.1)
 

@@ -12,19 +12,22 @@ from tests.plugins.stores.records import approval, audit_line, broken, event, ne
 
 pytestmark = pytest.mark.postgres
 
+#: Approvals that two stores decide at the same time.
+DECIDED = 300
+
 
 async def test_two_stores_decide_a_thousand_approvals_once_each(database: str) -> None:
     """Approved at one and rejected at the other at the same time: one of the two is decided, with its line."""
     stores = [await open_store(database) for _ in range(2)]
-    names = [f"ap_{number}" for number in range(1000)]
-    for place in range(0, 1000, 100):
+    names = [f"ap_{number}" for number in range(DECIDED)]
+    for place in range(0, DECIDED, 100):
         run_id = f"r{place}"
         asked = tuple(approval(name, run_id=run_id, step=n) for n, name in enumerate(names[place : place + 100]))
         await stores[0].write(new(run(run_id), approvals=asked))
 
     async def decide(number: int) -> list[str]:
         found: list[str] = []
-        for place in range(0, 1000, 10):
+        for place in range(0, DECIDED, 10):
             decisions = [
                 write(name, approve=number == 0, audit=(audit_line("decision"),)) for name in names[place : place + 10]
             ]
@@ -33,9 +36,9 @@ async def test_two_stores_decide_a_thousand_approvals_once_each(database: str) -
         return found
 
     one, other = await asyncio.gather(decide(0), decide(1))
-    assert [sorted(pair) for pair in zip(one, other, strict=True)] == [["decided", "other"]] * 1000
+    assert [sorted(pair) for pair in zip(one, other, strict=True)] == [["decided", "other"]] * DECIDED
     rows = await stores[0].audit(after=0, limit=9999)
-    assert len(rows) == 1000 and broken(rows) is None
+    assert len(rows) == DECIDED and broken(rows) is None
     states = Counter(one.state for one in await stores[0].approvals(tenant="acme", limit=9999))
     assert states == {"approved": one.count("decided"), "rejected": other.count("decided")}
     await asyncio.gather(*(store.close() for store in stores))
