@@ -16,7 +16,7 @@ pytestmark = pytest.mark.postgres
 DECIDED = 300
 
 
-async def test_two_stores_decide_a_thousand_approvals_once_each(database: str) -> None:
+async def test_two_stores_decide_each_approval_once(database: str) -> None:
     """Approved at one and rejected at the other at the same time: one of the two is decided, with its line."""
     stores = [await open_store(database) for _ in range(2)]
     names = [f"ap_{number}" for number in range(DECIDED)]
