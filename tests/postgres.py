@@ -57,8 +57,15 @@ class PostgresServer:
         """Start it, also after it was killed."""
         options = ["-c", "listen_addresses=127.0.0.1", "-p", str(self.port), "-k", str(self.folder), "-F"]
         command = [self._bin_dir / "postgres", "-D", "data", *options]
-        self._process = subprocess.Popen(command, start_new_session=True, **self._run)  # type: ignore[call-overload]
-        _wait_until(lambda: self._psql("SELECT 1") == 0, "PostgreSQL")
+
+        def is_there() -> bool:
+            # A killed server may leave a process behind for a moment, whose memory keeps the next one from starting.
+            if self._process is None or self._process.poll() is not None:
+                started = subprocess.Popen(command, start_new_session=True, **self._run)  # type: ignore[call-overload]
+                self._process = started
+            return self._psql("SELECT 1") == 0
+
+        _wait_until(is_there, "PostgreSQL")
 
     def execute(self, sql: str) -> None:
         assert self._psql(sql) == 0, sql

@@ -168,6 +168,7 @@ class PostgresqlPool:
         loop = asyncio.get_running_loop()
         end_s: float | None = None
         is_sent = False
+        is_first = True
         while True:
             has_connected = False
             try:
@@ -193,10 +194,12 @@ class PostgresqlPool:
                             f"PostgreSQL went away while it wrote, and whether it did is unknown: {error!r}"
                         ) from error
                     raise translate_error(error) from error
-                if has_connected:
+                if has_connected and is_first:
                     log.warning("a call of the store %s is sent again: %r", self._name, error)
-                if not has_connected or not is_broken:
+                # An idle connection may be gone while the server is there. PgBouncer takes connections without it.
+                if not (is_first and has_connected and is_broken):
                     await asyncio.sleep(PAUSE_S)
+                is_first = False
             else:
                 return rows
 
