@@ -70,6 +70,12 @@ async def _take_place(tries: Tries) -> Member:
             await undecided.answered
 
 
+def _enter_upstream(observers: Sequence[CallObserver], upstream: str) -> None:
+    """Tell the observers of a call which upstream is asked. Raises the GatewayError with which one refuses it."""
+    for observer in observers:
+        observer.on_upstream(upstream)
+
+
 class _Try:
     """The try under way, or the last one."""
 
@@ -233,14 +239,9 @@ class FallbackCall:
             sticky=b"" if again else caller.together((self._exchange.conversation or "").encode()),
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
-            enter=self._enter if self._observers else None,
+            enter=partial(_enter_upstream, self._observers) if self._observers else None,
             caller=(caller.tenant, caller.name),
         )
-
-    def _enter(self, upstream: str) -> None:
-        """Tell the observers which upstream is asked. Raises the GatewayError with which one refuses it."""
-        for observer in self._observers:
-            observer.on_upstream(upstream)
 
     # One try.
 

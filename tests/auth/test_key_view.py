@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from gateway.auth.key_policy import parse_terms, to_store
+from gateway.auth.key_policy import parse_terms, serialize_terms
 from gateway.auth.key_view import build_key_view, configured_key_view, new_key_view
 from gateway.config.schema.keys import KeySettings
 from gateway.contracts.views import dump_view
 from tests.auth.test_key_policy import WHOLE
 from tests.plugins.stores.contract_keys import key
 
-STORED = key("ci", terms=to_store(parse_terms(WHOLE)), expires_s=20.0)
+STORED = key("ci", terms=serialize_terms(parse_terms(WHOLE)), expires_s=20.0)
 
 
 def test_key_view_has_its_state_and_no_hash() -> None:

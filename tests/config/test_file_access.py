@@ -102,7 +102,7 @@ from gateway.config import load
 from gateway.sandbox import namespaces
 from pathlib import Path
 folder = sys.argv[1]
-namespaces.enter(mounts_only=True)
+namespaces.enter_namespaces(mounts_only=True)
 namespaces.make_read_only_except(f"{folder}/elsewhere")
 print(*load(Path(folder, "gateway.yaml"), environ={}, flags={}).warnings)
 """

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
+from features.usage.test_observer import Heard
 from gateways import until
 from lanes.assembled import assembled
-from lanes.passthrough.observers.test_usage_observer import Heard
 from usage.shapes import CHAT, chat_stream, message_stream, response_stream
 
 from gateway.lanes.passthrough.last_event import REST_BYTES

@@ -12,7 +12,7 @@ def test_client_and_server_imports_run_concurrently() -> None:
     code = """
 from concurrent.futures import ThreadPoolExecutor
 from gateway.mcp.server_supervisor import _load as client
-from gateway.mcp_server.lazy_endpoint import _load as server
+from gateway.mcp_server.lazy_endpoint import _import_builder as server
 with ThreadPoolExecutor() as pool:
     list(pool.map(lambda load: load(), (client, server)))
 """

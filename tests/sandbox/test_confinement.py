@@ -101,7 +101,7 @@ from gateway.sandbox.kernel import mount
 from gateway.sandbox.confinement import strongest
 from tests.sandbox.machine import order
 folder = {folder!r}
-namespaces.enter(mounts_only=True)
+namespaces.enter_namespaces(mounts_only=True)
 os.mkdir(folder + "/sub")
 mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
 for fifo in (False, True):

@@ -8,7 +8,7 @@ CODE = """
 import os
 from gateway.sandbox import namespaces
 try:
-    namespaces.enter()
+    namespaces.enter_namespaces()
 except OSError:
     print("not allowed")
     raise SystemExit

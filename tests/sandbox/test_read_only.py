@@ -467,12 +467,12 @@ def tried(action):
         return "did it"
     except OSError as error:
         return os.strerror(error.errno)
-namespaces.enter(mounts_only=True)
+namespaces.enter_namespaces(mounts_only=True)
 mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
 open(folder + "/sub/beneath", "w").close()
-namespaces.enter()
+namespaces.enter_namespaces()
 if os.fork() == 0:
-    namespaces.cover([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
+    namespaces.cover_folders([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
     namespaces.make_read_only([folder], scratch="/var/tmp")
     for name in ("a", "new", "sub/beneath", "sub/new"):
         print(tried(lambda: open(folder + "/" + name, "a")))
@@ -493,15 +493,15 @@ import os
 from gateway.sandbox import namespaces
 from gateway.sandbox.kernel import mount
 folder = {str(cwd)!r}
-namespaces.enter(mounts_only=True)
+namespaces.enter_namespaces(mounts_only=True)
 mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
 os.makedirs(os.path.dirname(folder + "/{place}"), exist_ok=True)
 os.symlink("/dev/null", folder + "/link")
 os.mkfifo(folder + "/{place}")
-namespaces.enter()
+namespaces.enter_namespaces()
 if os.fork() == 0:
     try:
-        namespaces.cover([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
+        namespaces.cover_folders([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
     except OSError as error:
         print(error, flush=True)
     os._exit(0)
