@@ -200,7 +200,7 @@ class Gateway:
             current=self._current,
             history=self._state.history,
             backlog=self._state.backlog,
-            has_others=lambda: settings.workers > 1 or is_store_shared(settings),
+            has_others=settings.workers > 1 or is_store_shared(settings),  # neither changes without a restart
         )
         going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, *features.list_tasks())
         self._tasks += [asyncio.create_task(supervise(work)) for work in going_on]

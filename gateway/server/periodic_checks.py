@@ -28,7 +28,7 @@ class PeriodicChecks:
     current: Callable[[], LaneServices]
     history: History
     backlog: Backlog
-    has_others: Callable[[], bool]
+    has_others: bool
 
     async def run(self) -> None:
         """Read the changes of other workers until it is cancelled. A store that fails is logged, and read later."""
@@ -42,4 +42,4 @@ class PeriodicChecks:
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(STORE_PAUSE_S)
-            await asyncio.sleep(LOOK_S if self.has_others() else STORE_PAUSE_S)
+            await asyncio.sleep(LOOK_S if self.has_others else STORE_PAUSE_S)
