@@ -26,7 +26,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
 EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not prometheus and not mcp_servers and not servers and not wheel and not browser and not deploy
-FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py test_sentences.py)
+FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_plugin_independence.py test_errors.py test_sentences.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
