@@ -19,6 +19,7 @@ from typing import Final
 import aiohttp
 import asyncpg
 import pytest
+from gateways import until_read
 
 from tests.postgres import PostgresServer, pooler, started_server
 from tests.support.gateway_process import GatewayProcess
@@ -34,6 +35,8 @@ GATEWAYS, TALKS = 3, 4
 TAKEOVER_S: Final = 10.0
 #: A client looks elsewhere after this time: a gateway that stands still answers nothing.
 LOOK_S: Final = 1.0
+#: The longest that a test waits for an answer, or for the end of a run.
+WAIT_S: Final = 90.0
 #: A gateway stands still for less than a lease, or for more.
 STILL_S: Final = (1.0, 8.0)
 ENDED: Final = frozenset(("completed", "rejected", "failed", "interrupted", "cancelled", "expired", "unknown"))
@@ -62,7 +65,7 @@ class Fleet:
 
     async def request(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
         """Send it to any gateway, again and again until one answers with less than 500."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(WAIT_S):
             while True:
                 gateway = self.chance.choice(self.gateways)
                 try:
@@ -92,14 +95,16 @@ class Fleet:
 
     async def wait_for_end(self, approval_id: str) -> tuple[str, str]:
         """Return the states of an approval and of its run, which has ended."""
-        async with asyncio.timeout(90):
-            while True:
-                _, approval = await self.request("GET", f"/context/approvals/{approval_id}")
-                _, run = await self.request("GET", f"/context/runs/{approval['run_id']}")
-                if run["state"] in ENDED:
-                    _, approval = await self.request("GET", f"/context/approvals/{approval_id}")
-                    return approval["state"], run["state"]
-                await asyncio.sleep(0.1)
+        path = f"/context/approvals/{approval_id}"
+        _, approval = await self.request("GET", path)
+
+        async def read_state() -> str:
+            _, run = await self.request("GET", f"/context/runs/{approval['run_id']}")
+            return str(run["state"])
+
+        state = await until_read(read_state, ENDED.__contains__, timeout_s=WAIT_S)
+        _, approval = await self.request("GET", path)
+        return approval["state"], state
 
     async def kill_gateway(self) -> None:
         gateway = self.chance.choice(self.gateways)
