@@ -195,7 +195,7 @@ class GatewayError(Exception):
 class UndecidedError(GatewayError):
     """A refusal that is not final. Once `answered` is done, it is known whether there is room: then ask again.
 
-    Where nobody waits for that, it is the refusal.
+    Where no code waits for that, it is the refusal.
     """
 
     def __init__(self, refusal: GatewayError, answered: "asyncio.Future[None]") -> None:

@@ -1,7 +1,8 @@
 """The shares of a gateway's limits, as one of its workers sees them: whether they are valid, and the way to more.
 
 A request may find no room in the share, though its limit may have some. Then its worker requests more from the first
-one, and the request waits for the answer (`UndecidedError`). While nobody has any left, requests are refused at once.
+one, and the request waits for the answer (`UndecidedError`). While no gateway has any left, requests are refused at
+once.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from gateway.limits.share_memory import (
     ShareMemory,
 )
 
-#: How long a request waits for an answer before it looks by itself whether there is still anybody who answers.
+#: How long a request waits for an answer before it looks by itself whether the first worker still answers.
 LONGEST_S: Final = QUOTA_LEASE_S
 #: When a client should come again whose gateway cannot reach the store.
 AGAIN_S: Final = 1.0
@@ -62,7 +63,7 @@ class ShareClient:
         """Wake those of all workers whose requests for more are answered."""
         self._wake()
         for place in range(1, len(self.memory.bells)):
-            self.memory.ring(place)
+            self.memory.wake(place)
 
     def has_lease(self, now_s: float) -> bool:
         """Return whether this gateway may use its shares."""
@@ -92,7 +93,7 @@ class ShareClient:
         """Ask for more of a counter, and wait for nothing."""
         self.memory.ask(number, self.place, requests=requests, tokens=tokens)
         if self.place:
-            self.memory.ring(0)
+            self.memory.wake(0)
         else:
             self.has_asks.set()
 

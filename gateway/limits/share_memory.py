@@ -1,8 +1,8 @@
 """The shares that a gateway has of its limits, in memory that its workers share.
 
 The first worker calls the store (share_keeper.py), and writes here what this gateway may use. All workers read it. Each
-of them writes its own requests for more. Nothing is locked: a word of 64 bits is written at once, and whoever admits a
-request counts it first and looks at the share afterwards.
+of them writes its own requests for more. Nothing is locked: a word of 64 bits is written at once, and a worker that
+admits a request counts it first and looks at the share afterwards.
 """
 
 import mmap
@@ -87,8 +87,8 @@ class ShareMemory:
                         asked[number] = requests + (more >> _TOKEN_BITS), tokens + (more & _MOST_TOKENS)
         return asked
 
-    def ring(self, place: int) -> None:
-        """Wake a worker."""
+    def wake(self, place: int) -> None:
+        """Wake a worker, which hears its bell."""
         with suppress(BlockingIOError):  # it was rung often enough
             os.eventfd_write(self.bells[place], 1)
 

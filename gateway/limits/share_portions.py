@@ -83,7 +83,7 @@ class Portion(Protocol):
         ...
 
     def note_full(self, until: int) -> None:
-        """Let requests be refused at once until then: nobody has any left."""
+        """Let requests be refused at once until then: no gateway has any left."""
         ...
 
 

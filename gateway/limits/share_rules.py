@@ -1,7 +1,7 @@
 """The counters of which a gateway keeps shares: what it requests from the store, and what follows from the answers.
 
-A gateway takes more than it needs while much is left, and nothing beyond while others lack some. So nobody is refused
-because another gateway has what it does not use.
+A gateway takes more than it needs while much is left, and nothing beyond while others lack some. So no request is
+refused because another gateway has what it does not use.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,7 +33,7 @@ _SETTLED_FOR_S: Final = 1.0
 _ALONE: Final = 7 / 8
 #: For so long after others lacked some of a limit, a gateway takes no more of it than it needs.
 _SCARCE_S: Final = 2.0
-#: While nobody lacks any, the store hears of a change of this part of a limit.
+#: While no gateway lacks any, the store hears of a change of this part of a limit.
 _ABOUT: Final = 32
 #: How often it looks whether it has some of what others lack.
 _GIVE_S: Final = 0.2
@@ -157,7 +157,7 @@ class KeptRule:
         lacks = used + portion.convert_demand(self.demand.requests, self.demand.tokens)
         needed = max(min(lacks, most), used)
         if needed <= share < lacks:
-            portion.note_full(_find_full_end(occasion.now_s))  # so much nobody has
+            portion.note_full(_find_full_end(occasion.now_s))  # no gateway has so much
         is_scarce = occasion.now_s < self.scarce_until_s or (portion.grant is not None and portion.grant.free < 0)
         spare = 0
         if is_active and not is_scarce:
@@ -292,7 +292,7 @@ class RuleList:
         self.lower(clock.monotonic())
 
     def follow_all(self) -> Work[None]:
-        """Follow the counters in use, and drop those that nobody uses any more."""
+        """Follow the counters in use, and drop those that are not in use any more."""
         held = set(self._memory.list_held())
         self._today = datetime.fromtimestamp(self._clock.time(), UTC).date().isoformat()
         for number in held:

@@ -103,7 +103,7 @@ def test_chart_refuses_values_that_cannot_work(answer: dict[str, Any], case: str
 
 @pytest.mark.parametrize("case", GOOD)
 def test_chart_creates_nothing_outside_its_namespace_and_no_rights(answer: dict[str, Any], case: str) -> None:
-    """Whoever may write to one namespace may install it; the pods have no account for the API of Kubernetes."""
+    """Rights in one namespace are enough to install it; the pods have no account for the API of Kubernetes."""
     kinds = {each["kind"] for each in manifests(answer, case)}
     assert {each["metadata"]["namespace"] for each in manifests(answer, case)} == {"prod"}
     assert not {kind for kind in kinds if "Role" in kind or kind in ("Namespace", "CustomResourceDefinition", "Secret")}

@@ -49,7 +49,7 @@ async def test_budget_is_shared(budget: str, lane: str, tmp_path: Path) -> None:
 
 
 async def test_limit_is_kept_while_a_gateway_is_killed(tmp_path: Path) -> None:
-    """What it had of the limit is nobody's for a while. The others go on with the rest."""
+    """Its share is free only after a while. The other gateways go on with the rest."""
     async with fleet(tmp_path, requests_per_minute=60) as made:
         killed, *_ = made.gateways
         overload = asyncio.create_task(made.overload("passthrough", 600))

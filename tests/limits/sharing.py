@@ -74,7 +74,7 @@ class SharingGateway:
         return ShareKeeper(self._place, workers.meters[0], workers.budgets, shares=self.shares, clock=self._clock)
 
     def share(self, slot: int, whose: Caller) -> int:
-        """What the workers may use of a limit now."""
+        """Return the share of a limit that the workers may use now."""
         (rule,) = self.limiter.of_caller(whose)
         return int(rule.meter.share_words[slot])
 

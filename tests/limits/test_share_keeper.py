@@ -41,7 +41,7 @@ async def test_gateway_alone_may_use_all_with_a_few_calls(store: SqliteStore) ->
 
 
 async def test_gateways_together_let_in_no_more_than_the_limit(store: SqliteStore) -> None:
-    """Those that come first leave nothing to others, and nothing is left over."""
+    """Gateways that come first leave nothing to the others, and nothing is left over."""
     fleet = await share_limits(store, requests_per_minute=LIMIT)
     counts = [len(await fleet.admitted(gateway, LIMIT // 2)) for gateway in fleet.gateways]
     assert sum(counts) == LIMIT and counts[0] == LIMIT // 2
@@ -75,7 +75,7 @@ async def test_what_a_gateway_does_not_use_goes_to_one_that_lacks_it(store: Sqli
 
 
 async def test_window_that_slides_gives_room_to_all(store: SqliteStore) -> None:
-    """What one used a minute ago, another may use now."""
+    """Another gateway may use now the part that one used a minute ago."""
     fleet = await share_limits(store, 2, requests_per_minute=LIMIT)
     first, second = fleet.gateways
     assert len(await fleet.admitted(first, LIMIT)) == LIMIT
@@ -118,7 +118,7 @@ async def test_limits_are_kept_and_given_on_any_schedule(seed: int, store: Sqlit
 
 
 async def test_lost_answer_changes_nothing(store: SqliteStore) -> None:
-    """What the store granted and nobody heard of is not used, and asked for again."""
+    """A grant whose answer was lost is not used, and the gateway requests it again."""
     fleet = await share_limits(store, 2, requests_per_minute=LIMIT)
     first, second = fleet.gateways
     fleet.place.loses_answers = True
@@ -163,7 +163,7 @@ async def test_first_worker_that_stands_still_closes_shared_limits(store: Sqlite
 
 
 async def test_share_of_a_gateway_that_died_comes_free(store: SqliteStore) -> None:
-    """What it had under way at once, and what it may have used of the minute when that is over."""
+    """Its requests under way at once, and its part of the minute when that is over."""
     fleet = await share_limits(store, 2, requests_per_minute=LIMIT, concurrent=10)
     dead, other = fleet.gateways
     assert len(await fleet.admitted(dead, 9)) == 9
@@ -258,7 +258,7 @@ async def test_all_workers_of_a_gateway_use_its_share(store: SqliteStore) -> Non
 
 @pytest.mark.parametrize("budget", ["tokens_per_day", "cost_per_month"])
 async def test_budget_is_shared(store: SqliteStore, budget: str) -> None:
-    """What is under way counts at once everywhere. Each gateway may let in the last request that does not fit."""
+    """Requests under way count at once everywhere. Each gateway may let in the last request that does not fit."""
     tokens = 30
     most = 100 * tokens
     fleet = await share_limits(store, 3, **{budget: most if budget.startswith("tokens") else most / 1e6})

@@ -51,7 +51,7 @@ def test_workers_wake_each_other() -> None:
     """However often one is rung, one look takes all of it. A worker alone has no bell."""
     memory = ShareMemory(places=2, size=1)
     for _ in range(3):
-        memory.ring(1)
+        memory.wake(1)
     assert os.eventfd_read(memory.bells[1]) == 3
     memory.listen(1)
     with pytest.raises(BlockingIOError):

@@ -14,7 +14,7 @@ FORGOTTEN_S: Final = 300.0
 
 _TURN: Final = "SELECT turn FROM quota_gateways WHERE gateway = ?"
 _LATEST: Final = "SELECT max(seen_s) FROM quota_gateways"
-#: After a time in which nobody came, nobody is gone: the store itself may have been away.
+#: After a time without any call, no gateway is gone: the store itself may have been away.
 _EXCUSE: Final = "UPDATE quota_gateways SET alive_s = max(alive_s, ?)"
 _SEE: Final = "INSERT OR REPLACE INTO quota_gateways (gateway, turn, seen_s, alive_s) VALUES (?, ?, ?, ?)"
 _FORGET_SHARES: Final = """DELETE FROM quota_shares
@@ -27,7 +27,7 @@ _PUT: Final = """INSERT OR REPLACE INTO quota_shares (name, gateway, share, used
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _DROP: Final = "DELETE FROM quota_shares WHERE name = ? AND gateway = ?"
 _COUNT: Final = "SELECT count(*) FROM quota_gateways WHERE alive_s >= ?"
-#: In this order: what anybody lacks is rare.
+#: In this order: a gateway that lacks some is rare.
 _LACKING: Final = """SELECT DISTINCT other.name FROM quota_shares other INDEXED BY quota_lacking
     CROSS JOIN quota_shares own ON own.name = other.name AND own.gateway = ?1
     CROSS JOIN quota_gateways asking ON asking.gateway = other.gateway

@@ -61,7 +61,7 @@ DECLARE
 BEGIN
     FOR a IN SELECT * FROM json_populate_recordset(NULL::twolane.approvals, p_approvals) LOOP
         IF p_asks_once THEN
-            -- Whoever asks for the same call at the same time waits here.
+            -- A run that asks for the same call at the same time waits here.
             PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(chr(10), a.tenant, a.sha256, a.caller,
                 a.conversation, a."user"), 0));
             IF EXISTS (SELECT FROM twolane.approvals o WHERE o.tenant = a.tenant AND o.sha256 = a.sha256

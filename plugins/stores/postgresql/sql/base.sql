@@ -58,7 +58,7 @@ BEGIN
     RETURN (SELECT result FROM twolane.writers WHERE writer = p_writer);
 END $$;
 
--- The last numbers that were given to events and to lines of the audit log. Whoever gives numbers locks the row.
+-- The last numbers that were given to events and to lines of the audit log. A reader that gives numbers locks the row.
 CREATE TABLE twolane.seals (
     name text COLLATE "C" PRIMARY KEY,
     seq bigint NOT NULL,

@@ -1,7 +1,7 @@
 -- Events, and their numbers.
 --
 -- A writer inserts an event without a number, under the lock of its run: the order of `id` is the order of commits
--- within a run. Numbers are given by whoever reads, one reader at a time, to the events that it sees. So no number
+-- within a run. Readers give numbers, one reader at a time, to the events that they see. So no number
 -- appears behind a larger one, and a reader that goes on from a number misses nothing.
 
 CREATE TABLE twolane.new_events (

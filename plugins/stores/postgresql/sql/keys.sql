@@ -1,4 +1,4 @@
--- Keys that were made at run time. `number` is the order in which they were. Whoever changes a key has locked the
+-- Keys that were made at run time. `number` is the order in which they were. A change of a key has locked the
 -- counter of changes first, so that names and the number of keys are checked by one process at a time.
 
 CREATE TABLE twolane.keys (

@@ -2,7 +2,7 @@
 --
 -- 1. A memory is found by its words. Triggers maintain an index of them (`memory_words`), and count how many memories
 --    of an owner have each word (`memory_word_counts`). The cost of a look does not grow with the number of memories.
--- 2. Whoever changes memories has locked the row of their owner first.
+-- 2. A change of memories has locked the row of their owner first.
 -- 3. `number` orders memories by age. `words` is a JSON list; NULL: they are not indexed yet.
 
 CREATE TABLE twolane.memory_owners (

@@ -25,8 +25,8 @@ CREATE TABLE twolane.quota_shares (
 CREATE INDEX quota_lacking ON twolane.quota_shares (name) WHERE needed > share;
 CREATE INDEX quota_of_gateways ON twolane.quota_shares (gateway);
 
--- Note that a gateway is here. A call that comes after a later one is refused. After a time in which nobody came, nobody
--- is gone: the database may have been away. What no share can count of any more is deleted then.
+-- Note that a gateway is here. A call that comes after a later one is refused. After a time without any call, no
+-- gateway is gone: the database may have been away. What no share can count of any more is deleted then.
 CREATE FUNCTION twolane.see_gateway(
     p_gateway text, p_turn bigint, p_now_s double precision, p_gone_s double precision, p_forgotten_s double precision
 ) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,6 +1,6 @@
 -- Responses, the logs of their answers, conversations and their items.
 --
--- 1. Rows that belong to a response or a conversation name it by its number. Whoever adds or deletes some of them has
+-- 1. Rows that belong to a response or a conversation name it by its number. A call that adds or deletes some has
 --    the row of the response or conversation locked, so none is added to one that is being deleted.
 -- 2. `number` is the order in which responses were stored, and so about their order of age.
 
