@@ -10,10 +10,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from itertools import chain
 from typing import Final, TypeAlias
 
 from gateway.aio.clock import until_set
+from gateway.contracts.allowance import BUDGETS, COSTS, PERIODS, find_first_day, get_period
 from gateway.contracts.model_names import is_usage_match
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import StoreError
@@ -40,7 +40,6 @@ _BY: Final[Mapping[Scope, tuple[Dimension, ...]]] = {
     "model": ("model",),
     "upstream": ("upstream",),
 }
-_NOTHING: Final = (0, 0)
 
 
 class BudgetReader:
@@ -153,7 +152,7 @@ class BudgetReader:
     async def _read(self) -> None:
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
-        parts = split_month(today)
+        parts = split_days(today)
         self._budgets.wanted |= bool(names)  # else the first to ask would be judged by old sums
         note_read = self._meters.stored_until_now(self._budgets)
         changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
@@ -167,8 +166,8 @@ class BudgetReader:
             else:
                 known[days] = basis, await self._sums(days, names=names, currency=currency)
         if any(part is not self._known.get(days) for days, part in known.items()) or len(known) != len(self._known):
-            latest, *earlier = (sums for _, sums in known.values())
-            spent = await asyncio.to_thread(sum_budgets, latest, earlier)
+            sums = {since: sums for (since, _), (_, sums) in known.items()}
+            spent = await asyncio.to_thread(sum_budgets, today, sums)
             self._budgets.replace(spent, names=names, currency=currency)
             self._known = known
         note_read()
@@ -203,11 +202,17 @@ def counts_towards(scope: Scope, name: str, *, tenant: str, key: str, model: str
     return "\0".join(own[dimension] for dimension in _BY[scope]) == name
 
 
-def split_month(today: date) -> Sequence[Days]:
-    """Return the days of a month until today in parts: today, yesterday, which may still change, and those before."""
-    first, yesterday, before = today.replace(day=1), today - timedelta(1), today - timedelta(2)
-    parts = (today, today), (yesterday, yesterday), (first, before)
-    return [(since.isoformat(), until.isoformat()) for since, until in parts if first <= since <= until]
+def split_days(today: date) -> Sequence[Days]:
+    """Return the days that budgets count today in parts, the latest first: each period begins with a part.
+
+    Today is a part by itself, and so is yesterday, which may still change.
+    """
+    begun = {today, today - timedelta(1), *(period.find_first(today) for period in PERIODS.values())}
+    parts, until = [], today
+    for since in sorted((day for day in begun if day >= find_first_day(today)), reverse=True):
+        parts.append((since.isoformat(), until.isoformat()))
+        until = since - timedelta(1)
+    return parts
 
 
 def list_days(days: Days) -> Iterable[str]:
@@ -235,14 +240,16 @@ def _add(
             found[1] += cost
 
 
-def sum_budgets(today: Sums, earlier: Sequence[Sums]) -> dict[Counted, BudgetSums]:
-    """Return what was spent of each budget, of the sums of today and of other parts of its month."""
-    spent = {}
-    for scope in {*today, *chain.from_iterable(earlier)}:
-        tokens, cost = tokens_month, cost_month = today.get(scope, _NOTHING)
-        for sums in earlier:
-            tokens_before, cost_before = sums.get(scope, _NOTHING)
-            tokens_month += tokens_before
-            cost_month += cost_before
-        spent[scope] = BudgetSums(tokens, tokens_month, cost / COST_UNITS, cost_month / COST_UNITS)
-    return spent
+def sum_budgets(today: date, sums: Mapping[str, Sums]) -> dict[Counted, BudgetSums]:
+    """Return what was spent of each budget. `sums` are those of the parts of `split_days`, by their first days."""
+    spent: dict[Counted, list[int]] = {}
+    for at, limit in enumerate(BUDGETS):
+        first, is_cost = get_period(limit).find_first(today).isoformat(), limit in COSTS
+        for part in (part for since, part in sums.items() if since >= first):
+            for counted, amounts in part.items():
+                spent.setdefault(counted, [0] * len(BUDGETS))[at] += amounts[is_cost]
+    units = [COST_UNITS if limit in COSTS else 1 for limit in BUDGETS]
+    return {
+        counted: tuple(used if unit == 1 else used / unit for used, unit in zip(each, units, strict=True))
+        for counted, each in spent.items()
+    }

@@ -1,30 +1,19 @@
-"""The use of budgets today and this month (UTC), by all replicas."""
+"""The use of budgets in their periods of today (UTC), by all replicas."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping
 from math import ceil
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.allowance import BUDGETS, COSTS, Allowance, BudgetLimit
 
 Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 #: What a rule is counted under: its scope and its id.
 Counted: TypeAlias = tuple[Scope, str]
-
-
-class BudgetSums(NamedTuple):
-    """The tokens and the cost of a day, and of the month with that day, in the order of `BUDGETS`.
-
-    Costs are in the currency of the prices.
-    """
-
-    tokens_day: int = 0
-    tokens_month: int = 0
-    cost_day: float = 0.0
-    cost_month: float = 0.0
-
-
-_NOTHING: Final = BudgetSums()
+#: What is used of each budget, in the order of `BUDGETS`. Costs are in the currency of the prices.
+BudgetSums: TypeAlias = tuple[float, ...]
+NOTHING_USED: Final[BudgetSums] = tuple(0.0 if limit in COSTS else 0 for limit in BUDGETS)
+_TOKENS_OF_MONTH, _COST_OF_MONTH = BUDGETS.index("tokens_per_month"), BUDGETS.index("cost_per_month")
 
 
 def _free(_scope: Scope, _name: str) -> float:
@@ -98,12 +87,13 @@ class Budgets:
 
     def get_spent(self, scope: Scope, name: str) -> BudgetSums:
         """Return what was read of a rule."""
-        return self._spent.get((scope, name), _NOTHING)
+        return self._spent.get((scope, name), NOTHING_USED)
 
     def get_token_cost(self, scope: Scope, name: str) -> float:
         """Return the mean cost of a token in this month, or a guess if nothing was used."""
         spent = self.get_spent(scope, name)
-        return spent.cost_month / spent.tokens_month if spent.tokens_month else self._guess(scope, name)
+        tokens = spent[_TOKENS_OF_MONTH]
+        return spent[_COST_OF_MONTH] / tokens if tokens else self._guess(scope, name)
 
     def get_usage(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""

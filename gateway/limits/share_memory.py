@@ -11,6 +11,8 @@ import weakref
 from contextlib import suppress
 from typing import Final
 
+from gateway.contracts.allowance import LIMITS
+
 #: Words of a counter. The shares of requests under way, requests and tokens; the ceiling of the tokens that budgets
 #: allow (`ShareKeeper`); until when each of these is known to be used up everywhere; what other gateways use of the
 #: first three; a number that grows with each change of a share, the budget that is used up first, a number that grows
@@ -19,7 +21,7 @@ CONCURRENT, REQUESTS, TOKENS, BUDGET = range(4)
 FULL: Final = 4
 ELSEWHERE: Final = 8
 EPOCH, BINDING, ANSWERS, FIGURES = 11, 12, 13, 14
-WORDS: Final = 24
+WORDS: Final = -(-(FIGURES + len(LIMITS)) // 8) * 8
 #: Words of the gateway, in microseconds of the clock of all workers: until when it may use its shares, when the first
 #: worker was last there. Then the number of its latest call, and whether the store cannot be reached.
 LEASE, ALIVE, TURN, FAILING = range(4)

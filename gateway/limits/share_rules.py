@@ -6,11 +6,11 @@ refused because another gateway has what it does not use.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 from gateway.aio.cooperative import Work
-from gateway.contracts.allowance import BUDGETS, COSTS
+from gateway.contracts.allowance import BUDGETS, COSTS, get_period
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.quota import ShareGrant, ShareRequest
 from gateway.limits.budgets import Budgets, Counted
@@ -98,7 +98,7 @@ class KeptRule:
     digest: bytes
     use: CounterUse
     figures: tuple[int | None, ...] = ()
-    period: tuple[str, ...] = ()
+    period: tuple[date, str] | None = None
     portions: dict[str, Portion] = field(default_factory=dict)
     ceiling: BudgetCeiling | None = None
     meter: LimitMeter | None = None
@@ -283,7 +283,7 @@ class RuleList:
         self._shares = shares
         self._clock = clock
         self._by_name: dict[str, KeptRule] = {}
-        self._today = datetime.fromtimestamp(clock.time(), UTC).date().isoformat()
+        self._today = datetime.fromtimestamp(clock.time(), UTC).date()
         self._names: tuple[Collection[Counted], dict[bytes, Counted]] = (), {}
         for number in range(self._memory.size):  # what an earlier keeper had, this one requests again
             words = shares.memory.words(number)
@@ -294,7 +294,7 @@ class RuleList:
     def follow_all(self) -> Work[None]:
         """Follow the counters in use, and drop those that are not in use any more."""
         held = set(self._memory.list_held())
-        self._today = datetime.fromtimestamp(self._clock.time(), UTC).date().isoformat()
+        self._today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         for number in held:
             self.follow(number)
             yield
@@ -342,7 +342,7 @@ class RuleList:
             )
 
     def _renew(self, rule: KeptRule) -> None:
-        """Have the portions of the limits as they are now, of this day and month."""
+        """Have the portions of the limits as they are now, of the periods of today."""
         figures, now_s = read_figures(rule.use.words), self._clock.monotonic()
         period = self._today, self._budgets.currency()
         budgeted = figures[len(SHARED) :]
@@ -370,7 +370,7 @@ class RuleList:
             if figure is not None
         ]
 
-    def _build_budgets(self, rule: KeptRule, figures: Sequence[int | None], period: tuple[str, str]) -> list[Portion]:
+    def _build_budgets(self, rule: KeptRule, figures: Sequence[int | None], period: tuple[date, str]) -> list[Portion]:
         """Return the portions of budgets; none while it is not known what is used of them."""
         counted = self._find_budget(rule.digest)
         if counted is None:
@@ -386,7 +386,7 @@ class RuleList:
         found: list[Portion] = []
         for at, (limit, figure) in enumerate(zip(BUDGETS, figures, strict=True)):
             if figure is not None:
-                when = today if limit.endswith("day") else today[:7]
+                when = get_period(limit).get_label(today)
                 name = f"{rule.digest.hex()} {limit} {when} {currency if limit in COSTS else ''}".rstrip()
                 found.append(rule.portions.get(name) or BudgetPortion(rule.ceiling, at, name, figure))
         return found

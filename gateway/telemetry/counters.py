@@ -6,7 +6,9 @@ Labels are stages, tools, workflows, chains and closed words, all from the confi
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
+from gateway.contracts.allowance import LIMITS as CALLER_LIMITS
 from gateway.contracts.figures import Counted
 from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Histogram, MetricFacts
 
@@ -14,15 +16,17 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Hi
 #: most 151 + 2 x 101 + 65 + 41 x 3 + 81 + 9 + 5 + 4 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 17 x 49 + 37 series
 #: beside the series of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
+#: Each limit of a key, a tenant, a model or an upstream.
+_LIMIT_SERIES: Final = 4 * len(CALLER_LIMITS)
 #: Of these there are more, or fewer.
 LIMITS: Mapping[str, int] = MappingProxyType(
     {
         "approval_links": 8,
         "guardrail_findings": 64,
         "hidden_turns": 4,
-        "limit_exceeded": 28,
-        "limit_refused": 28,
-        "limit_waits": 28,
+        "limit_exceeded": _LIMIT_SERIES,
+        "limit_refused": _LIMIT_SERIES,
+        "limit_waits": _LIMIT_SERIES,
         "model_duration_seconds": 16,
         "model_time_per_output_token_seconds": 16,
         "model_time_to_first_byte_seconds": 16,

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gateway.aio.supervise import supervise
+from gateway.contracts.allowance import find_first_day
 from gateway.contracts.model_names import (
     EVERY,
     MODEL_CHARS,
@@ -333,8 +334,9 @@ class Ledger:
                         datetime.fromtimestamp(added_s, UTC).isoformat(timespec="seconds"),
                         EVERY_S,
                     )
-                month = format_day(now_s)[:-2] + "01"  # budgets count all of it, also of keys made at run time
-                await self._store.prune_usage(before=min(month, format_day(now_s - self.keep_days * _DAY_S)))
+                today = datetime.fromtimestamp(now_s, UTC).date()
+                counted = find_first_day(today).isoformat()  # by budgets, also by those of keys made at run time
+                await self._store.prune_usage(before=min(counted, format_day(now_s - self.keep_days * _DAY_S)))
             except StoreError as error:
                 log.error("the store failed: %s", error)
             wait_s = PRUNE_S if wait_s else GONE_S + EVERY_S

@@ -3,9 +3,9 @@
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import BUDGETS, COSTS, Allowance
 from gateway.contracts.caller import Caller, KeyBounds
-from gateway.limits.budgets import Budgets, Counted
+from gateway.limits.budgets import NOTHING_USED, Budgets, BudgetSums, Counted
 from gateway.limits.counter import Counter
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import key_id
@@ -38,6 +38,17 @@ class Counted:
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         raise AssertionError(f"{name} {value} {labels}")
+
+
+def spend(**used: float) -> BudgetSums:
+    """The sums of budgets, by their names; of others nothing was used."""
+    assert used.keys() <= {*BUDGETS}
+    return tuple(used.get(limit, nothing) for limit, nothing in zip(BUDGETS, NOTHING_USED, strict=True))
+
+
+def spend_today(tokens: int, cost: float = 0.0) -> BudgetSums:
+    """The sums of budgets of which all was used today, so that each period has it."""
+    return tuple(cost if limit in COSTS else tokens for limit in BUDGETS)
 
 
 def counters(clock: Callable[[], float], *, places: int = 1, memory: SharedCounters | None = None) -> list[Counter]:

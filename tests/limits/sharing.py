@@ -7,14 +7,14 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.contracts.storage.quota import QuotaAnswer, QuotaStore, ShareRequest
 from gateway.contracts.storage.store import StoreError
-from gateway.limits.budgets import Budgets, BudgetSums, Counted
+from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.limit_rule import key_id
 from gateway.limits.reservation import Reservation
 from gateway.limits.share_client import ShareClient
 from gateway.limits.share_keeper import ShareKeeper
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S, NAMES, Workers, caller
+from .limiting import BEGAN_S, NAMES, Workers, caller, spend_today
 
 CI: Counted = ("key", key_id("team", "ci"))
 
@@ -129,7 +129,7 @@ class Sharing:
 
     def know_spent(self, tokens: int) -> None:
         """Let all gateways read that so much was used of the budget, which all had stored before."""
-        sums = BudgetSums(tokens, tokens, tokens / 1e6, tokens / 1e6)
+        sums = spend_today(tokens, tokens / 1e6)
         for gateway in self.gateways:
             workers = gateway.workers
             for meters in workers.meters:

@@ -1,13 +1,12 @@
 """How full limits are: the fullest of each kind, without a use of them."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import BudgetSums
 from gateway.limits.counter_registry import UNUSED_S, Meters
 from gateway.limits.fullest import Limited, fullest
 from gateway.limits.limit_rule import key_id
 from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
-from tests.limits.limiting import BEGAN_S, in_dollars
+from tests.limits.limiting import BEGAN_S, in_dollars, spend
 
 SMALL, LARGE = Allowance(requests_per_minute=4, concurrent=2), Allowance(requests_per_minute=100, tokens_per_minute=50)
 
@@ -56,7 +55,7 @@ async def test_reading_limit_usage_does_not_keep_counters_alive() -> None:
 async def test_fullest_limits_include_budgets_read_from_the_store() -> None:
     """Also of what this worker never used; a budget of nothing is full."""
     budgets = in_dollars()
-    spent = BudgetSums(tokens_day=30, tokens_month=90, cost_day=0.5, cost_month=2.0)
+    spent = spend(tokens_per_day=30, tokens_per_month=90, cost_per_day=0.5, cost_per_month=2.0)
     budgets.replace({("tenant", "t"): spent}, names=[("tenant", "t")], currency="USD")
     clock = ManualClock(BEGAN_S)
     limited: list[Limited] = [

@@ -10,7 +10,7 @@ from gateway.limits.limit_rule import key_id
 from gateway.limits.limiter import Limiter
 from gateway.limits.reservation import LATER, LIMITED, NEVER, Reservation, Settlement
 
-from .limiting import NAMES, Counted, Workers, caller
+from .limiting import NAMES, Counted, Workers, caller, spend, spend_today
 
 CI = ("key", key_id("team", "ci"))
 #: A budget of ten requests of ten tokens each.
@@ -45,7 +45,7 @@ def store(workers: Workers, place: int = 0) -> None:
 def read(workers: Workers, tokens: int) -> None:
     """Read the sums of the store in each worker."""
     noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
-    workers.budgets.replace({CI: BudgetSums(tokens, tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    workers.budgets.replace({CI: spend_today(tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     for note in noting:
         note()
 
@@ -145,7 +145,7 @@ def test_gateways_share_the_remaining_budget() -> None:
     assert len(fill(workers)) == 1
 
 
-@pytest.mark.parametrize(("spent", "count"), [(BudgetSums(), 5), (BudgetSums(10, 10, 1.0, 1.0), 9)])
+@pytest.mark.parametrize(("spent", "count"), [(spend(), 5), (spend_today(10, 1.0), 9)])
 def test_cost_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) -> None:
     """Without usage by a guess."""
     workers = Workers()

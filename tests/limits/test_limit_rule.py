@@ -11,7 +11,7 @@ from gateway.limits.reservation import LIMITED, Reservation, RulePlaces
 from gateway.limits.shared_memory import TICK_S, SharedCounters
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S, in_dollars
+from .limiting import BEGAN_S, in_dollars, spend, spend_today
 
 
 def rule(budgets: Budgets | None = None, **limits: object) -> LimitRule:
@@ -74,10 +74,10 @@ def test_settled_tokens_count_in_the_tick_of_their_reservation() -> None:
 @pytest.mark.parametrize(
     ("limits", "spent", "limit"),
     [
-        ({"tokens_per_day": 100}, BudgetSums(tokens_day=100), "tokens_per_day"),
-        ({"tokens_per_month": 100}, BudgetSums(tokens_month=101), "tokens_per_month"),
-        ({"cost_per_day": 0.5}, BudgetSums(cost_day=0.5), "cost_per_day"),
-        ({"cost_per_month": 2.0}, BudgetSums(cost_month=3.0), "cost_per_month"),
+        ({"tokens_per_day": 100}, spend(tokens_per_day=100), "tokens_per_day"),
+        ({"tokens_per_month": 100}, spend(tokens_per_month=101), "tokens_per_month"),
+        ({"cost_per_day": 0.5}, spend(cost_per_day=0.5), "cost_per_day"),
+        ({"cost_per_month": 2.0}, spend(cost_per_month=3.0), "cost_per_month"),
     ],
 )
 def test_exhausted_budget_refuses_requests(limits: dict[str, object], spent: BudgetSums, limit: str) -> None:
@@ -85,7 +85,7 @@ def test_exhausted_budget_refuses_requests(limits: dict[str, object], spent: Bud
     budgets.replace({}, names=[("key", "ci")], currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
     assert over(one) is None
-    spent_of: dict[Counted, BudgetSums] = {("key", "ci"): spent, ("key", "other"): BudgetSums(9, 9, 9.0, 9.0)}
+    spent_of: dict[Counted, BudgetSums] = {("key", "ci"): spent, ("key", "other"): spend_today(9, 9.0)}
     budgets.replace(spent_of, names=spent_of.keys(), currency="USD")
     assert over(one) == Over(one, limit, None)  # type: ignore[arg-type]
 

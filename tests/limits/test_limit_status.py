@@ -1,19 +1,18 @@
 """The status of a rule on the pages: each limit that it has, and no other one."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import BudgetSums
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import LimitRule
 from gateway.limits.limit_status import LimitUsage, list_rule_usage
 from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S, in_dollars
+from .limiting import BEGAN_S, in_dollars, spend
 
 
 def test_usage_list_reports_each_configured_limit_with_its_usage() -> None:
     budgets = in_dollars()
-    budgets.replace({("tenant", "t"): BudgetSums(tokens_day=7)}, names=[("tenant", "t")], currency="USD")
+    budgets.replace({("tenant", "t"): spend(tokens_per_day=7)}, names=[("tenant", "t")], currency="USD")
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).get_meter("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = LimitRule("tenant", "t", allowance, meter, budgets, "t")

@@ -1,13 +1,13 @@
 """What a gateway has and uses of the limits of a counter."""
 
 from gateway.contracts.allowance import BUDGETS
-from gateway.limits.budgets import Budgets, BudgetSums
+from gateway.limits.budgets import Budgets
 from gateway.limits.limit_rule import key_id
 from gateway.limits.share_memory import BINDING, BUDGET, CONCURRENT, EPOCH, FULL, REQUESTS, TOKENS
 from gateway.limits.share_portions import BudgetCeiling, BudgetPortion, CounterUse, WindowPortion
 from gateway.limits.shared_memory import WINDOW_S
 
-from .limiting import BEGAN_S, NAMES, Workers, caller
+from .limiting import BEGAN_S, NAMES, Workers, caller, spend_today
 
 CI = ("key", key_id("team", "ci"))
 
@@ -61,7 +61,7 @@ def test_window_portion_is_its_words() -> None:
 
 def make_budgets(tokens: int) -> Budgets:
     budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 2e-6)
-    sums = BudgetSums(tokens, tokens, tokens * 2e-6, tokens * 2e-6)
+    sums = spend_today(tokens, tokens * 2e-6)
     budgets.replace({CI: sums}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     return budgets
 
@@ -80,7 +80,7 @@ def test_ceiling_stays_while_usage_goes_to_the_store() -> None:
     before = use.words[BUDGET]
     portion.look()
     assert (portion.share, portion.count_used(0.0), portion.base) == (300, 150, 0)
-    budgets.replace({CI: BudgetSums(50, 50)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    budgets.replace({CI: spend_today(50)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     assert (portion.share, portion.count_used(0.0), portion.base) == (300, 150, 0)
     portion.publish(300)  # an answer to what was known before
     assert use.words[BUDGET] == before

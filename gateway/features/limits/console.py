@@ -9,21 +9,20 @@ from aiohttp import web
 from gateway.console.rendering import shown_amount
 from gateway.console.request import ADMIN, VIEWING, NavigationEntry, Page, Visit
 from gateway.console.sorting import Key, sorted_rows
+from gateway.contracts.allowance import LIMITS, PERIODS
 from gateway.contracts.storage.store import Json
 
 #: Scopes and limits, in words.
 SCOPES: Final[Mapping[str, str]] = {"key": "Key", "tenant": "Tenant", "model": "Model", "upstream": "Upstream"}
 WORDS: Final[Mapping[str, str]] = {
-    "requests_per_minute": "requests per minute",
-    "tokens_per_minute": "tokens per minute",
+    **{limit: limit.replace("_", " ") for limit in LIMITS},
     "concurrent": "requests under way",
-    "tokens_per_day": "tokens per day",
-    "tokens_per_month": "tokens per month",
-    "cost_per_day": "cost per day",
-    "cost_per_month": "cost per month",
 }
 #: When a budget begins anew.
-RENEWED: Final[Mapping[str, str]] = {"day": "tomorrow (UTC)", "month": "next month (UTC)"}
+RENEWED: Final[Mapping[str, str]] = {
+    **{period: f"next {period} (UTC)" for period in PERIODS},
+    "day": "tomorrow (UTC)",
+}
 #: So many limits stand on the page; of more than these, the fullest.
 SHOWN: Final = 200
 #: From this share on a bar warns.
