@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import PERIODS, Allowance, find_first_day
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.contracts.storage.usage import COST_UNITS, StoredUsage
 from gateway.limits import budget_reader
-from gateway.limits.budget_reader import BudgetReader, counts_towards
+from gateway.limits.budget_reader import BudgetReader, counts_towards, list_days, split_days
 from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import key_id
@@ -34,7 +34,9 @@ def used(day: str, tokens: int, *, key: str = "ci", model: str = "gpt-4.1", cost
 
 
 def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
-    return [spent for _, _, spent in budgets.get_usage(scope, name, ALL)]  # type: ignore[arg-type]
+    """What is used of each budget that `ALL` has."""
+    usage = budgets.get_usage(scope, name, ALL)  # type: ignore[arg-type]
+    return [spent for _, figure, spent in usage if figure is not None]
 
 
 async def _store(*rows: StoredUsage) -> Store:
@@ -250,3 +252,15 @@ async def test_gateways_sharing_a_store_count_each_other(caplog: pytest.LogCaptu
 def test_usage_counts_towards_matching_scopes(scope: Scope, name: str, *, counts: bool) -> None:
     """By the names that it has in the ledger."""
     assert counts_towards(scope, name, tenant="team", key="ci", model="gpt-4.1", upstream="up") is counts
+
+
+@pytest.mark.parametrize("today", [date(2026, 11, 26), date(2026, 11, 2), date(2026, 11, 1)])
+def test_each_period_begins_with_a_part_of_the_days(today: date) -> None:
+    """The parts have each day once. Today is one by itself, and so is yesterday, where a budget counts it."""
+    first, parts = find_first_day(today), split_days(today)
+    assert sorted(day for days in parts for day in list_days(days)) == [*list_days((first.isoformat(), f"{today}"))]
+    begun = {since for since, _ in parts}
+    assert begun >= {one.find_first(today).isoformat() for one in PERIODS.values()}
+    assert parts[0] == (f"{today}", f"{today}")
+    yesterday = f"{today - timedelta(1)}"
+    assert first == today or (yesterday, yesterday) in parts

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import BUDGETS, Allowance
 from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.contracts.storage.quota import QUOTA_LEASE_S
-from gateway.limits.share_client import ShareClient, is_used_up, read_figures, write_figures
+from gateway.limits.share_client import SHARED, ShareClient, is_used_up, read_figures, write_figures
 from gateway.limits.share_memory import ALIVE, ANSWERS, BUDGET, FAILING, FULL, LEASE, REQUESTS, ShareMemory
 from gateway.model.hooks import wait_for_room
 from gateway.testing.clock import ManualClock
@@ -23,11 +23,13 @@ def clients(count: int = 1) -> tuple[ManualClock, list[ShareClient]]:
 def test_figures_are_read_as_they_were_written() -> None:
     """None is no limit, 0 is one; costs are in billionths."""
     words = ShareMemory(places=1, size=1).words(0)
-    assert read_figures(words) == (None,) * 7
+    limits = (*SHARED, *BUDGETS)
+    assert read_figures(words) == (None,) * len(limits)
+    written = {"requests_per_minute": 0, "tokens_per_day": 7, "cost_per_month": 250_000_000}
     write_figures(words, Allowance(requests_per_minute=0, tokens_per_day=7, cost_per_month=0.25))
-    assert read_figures(words) == (None, 0, None, 7, None, None, 250_000_000)
+    assert read_figures(words) == tuple(written.get(limit) for limit in limits)
     write_figures(words, Allowance(concurrent=3))
-    assert read_figures(words) == (3, None, None, None, None, None, None)
+    assert read_figures(words) == (3, *[None] * (len(limits) - 1))
 
 
 def test_lease_ends_by_the_clock_of_the_workers() -> None:
