@@ -447,6 +447,8 @@ class _Stream:
     def _write_now(self, frame: bytes) -> bool:
         """Write a chunk in a fifth of aiohttp's time. Return False if the client is slow: then `write` must send it."""
         self._written_s = self._loop.time()
+        if not frame:  # its chunk would end the body
+            return True
         return self._wire is not None and self._wire.put(b"%x\r\n%b\r\n" % (len(frame), frame))
 
     def _schedule_keepalive(self) -> None:

@@ -1,8 +1,8 @@
 """The seam between the API that a client speaks and the run that answers it.
 
-A dialect parses a request to `Asked`, whose body is the chat completion request that stages and models get, and writes
-the answer from the chunks that a run emits (gateway/dialects/run_chunk_reader.py reads them). Nothing else in the
-gateway knows how a client's request or answer looks. A dialect is a package beside this file
+A dialect parses a request to `ParsedRequest`, whose body is the chat completion request that stages and models get. It
+writes the answer from the chunks that a run emits (gateway/dialects/run_chunk_reader.py reads them). Nothing else in
+the gateway knows how a client's request or answer looks. A dialect is a package beside this file
 (gateway/dialects/registry.py).
 """
 
@@ -96,7 +96,7 @@ class AnswerStream(Protocol):
     """The frames of one streamed answer."""
 
     def first(self) -> bytes:
-        """Return the frame that follows the head at once."""
+        """Return the frame that follows the head at once; b"": the API has none."""
         ...
 
     def frames(self, chunk: Chunk) -> bytes:
@@ -104,7 +104,7 @@ class AnswerStream(Protocol):
         ...
 
     def keepalive(self) -> bytes:
-        """Return a frame for a silent time."""
+        """Return a frame for a silent time, such as a comment; b"": the API has none."""
         ...
 
     def finish(self) -> bytes:

@@ -3,21 +3,24 @@
 import asyncio
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from agent.doubles import Clock
-from gateways import Stopwatch
+from aiohttp import web
+from gateways import Stopwatch, exchange
 
 from gateway.context.chain import Link, fold
 from gateway.contracts.caller import LOCAL
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.exchange import Exchange, Handler, Intent, Job, Reply, Stage
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Job, Reply, Stage
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import RequestedTools, Wishes
 from gateway.runs.idempotency_key import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
+from tests.lanes.assembled import assembled
 from tests.scripted_replies import reply_of
 
 from .contexts import BODY, NOBODY, World, head, request_key
@@ -249,6 +252,55 @@ async def test_idle_stream_sends_empty_keepalive_chunks() -> None:
     deltas = [frame["choices"][0]["delta"] for frame in frames(raw)]
     assert deltas[0] == {"role": "assistant", "content": ""} and deltas[-2:] == [{"content": "late"}, {}]
     assert 3 <= deltas[1:-2].count({}) == len(deltas) - 3 <= seconds / world.lane.bounds.keepalive_s + 1
+
+
+class SilentWriter:
+    """A writer of an API that sends nothing before the answer, nor in a silence, behind which the answer comes."""
+
+    usage = None
+
+    def __init__(self, world: World) -> None:
+        self._chunks, self._coming = world.chunks, [text("late"), None]
+
+    def stream(self) -> "SilentWriter":
+        return self
+
+    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+        raise AssertionError(chunks)
+
+    def first(self) -> bytes:
+        return b""
+
+    def frames(self, chunk: Chunk) -> bytes:
+        return repr(chunk).encode()
+
+    def keepalive(self) -> bytes:
+        while self._coming:
+            self._chunks.put_nowait(self._coming.pop(0))
+        return b""
+
+    def finish(self) -> bytes:
+        return b"end"
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        raise AssertionError(error, request_id)
+
+
+async def test_frames_of_nothing_do_not_end_a_stream() -> None:
+    """An empty chunk is the end of a body in chunks."""
+    world = World()
+    world.lane.bounds = dataclasses.replace(world.lane.bounds, keepalive_s=0.02, status_wait_s=0.0)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        run = await world.lane.begin(await world.exchange(), RequestKey("f" * 64, None, repeats=False))
+        return await world.lane.answer(request, run, SilentWriter(world), streams=True)
+
+    pages = web.Application()
+    pages.router.add_get("/own", answer)
+    async with assembled(pages=pages) as lane, lane.client() as client:
+        answered = await exchange(client, b"GET /own HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (answered.status, answered.payload) == (200, repr(text("late")).encode() + b"end")
+        await world.lane.runs.close()
 
 
 async def test_requests_with_the_same_key_share_one_run() -> None:

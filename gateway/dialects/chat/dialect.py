@@ -57,7 +57,7 @@ class ChatDialect:
 
 
 def parse_request(body: Json) -> ParsedRequest:
-    """Return a chat completion request as `Asked`."""
+    """Return a chat completion request as `ParsedRequest`."""
     wishes = Wishes(tainted=brings_tool_results(body["messages"]) or lets_server_search(body))
     return ParsedRequest(body=body, text=get_whole_text(body), streams=body.get("stream") is True, wishes=wishes)
 
