@@ -31,7 +31,7 @@ class LimitFeature(PassthroughFeature):
     def needs_tokens(self, caller: Caller) -> bool:
         return self._limiter.counts_tokens(caller)
 
-    def takes_places(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+    def needs_whole_body(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
         return self._limiter.shares(caller, upstreams, by_model=by_model)
 
     def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:

@@ -188,16 +188,16 @@ class PlanBuilder:
         )
 
     def _compute_held_bytes(self, caller: Caller, groups: Sequence[Group], *, by_model: bool) -> int | None:
-        """Return how much of a body is held, where requests take places that others want; None: they take none.
+        """Return how much of a body is held, where a place or a feature needs it whole; None: nothing is held.
 
         `groups` are the upstreams that the requests may be for, `by_model`: by the models that their bodies name.
         """
         reached = {*groups, *chain.from_iterable(group.fallbacks for group in groups)}
         names = [group.name for group in reached]
-        takes = any(group.has_places for group in reached) or any(
-            feature.takes_places(caller, names, by_model=by_model) for feature in self._features
+        needs = any(group.has_places for group in reached) or any(
+            feature.needs_whole_body(caller, names, by_model=by_model) for feature in self._features
         )
-        return groups[0].kept_bytes if takes else None
+        return groups[0].kept_bytes if needs else None
 
     def _build_observers(self, request: PlannedRequest) -> Observers | None:
         """Return the factories of the observers that features choose for a request; None: there are none."""

@@ -63,8 +63,8 @@ class RequestPolicy:
 
     `plain`: nothing about the request asks for more than copying its response. `watched`: the key is looked at before
     each use of the plan (`KeyRing.is_key_current`). `repeatable`: it may be sent again over a fresh connection.
-    `held_bytes`: the request takes places that others want, so it begins when its body is whole, or longer than this;
-    None: it takes none. `sharing` are fields of our own errors, for browsers.
+    `held_bytes`: the request begins when its body is whole, or longer than this; None: at once. `sharing` are fields of
+    our own errors, for browsers.
     """
 
     counts: RequestCounts

@@ -57,19 +57,19 @@ def test_model_routing_dispatcher_is_planned_for_requests_with_a_body() -> None:
 
 
 class Wanting(PassthroughFeature):
-    """A feature without an observer, which needs tokens, perhaps at once, or takes places."""
+    """A feature without an observer, which needs tokens, perhaps at once, or the whole body."""
 
-    def __init__(self, *, tokens: bool = False, at_once: bool = False, places: bool = False) -> None:
+    def __init__(self, *, tokens: bool = False, at_once: bool = False, body: bool = False) -> None:
         self.reads_at_once = at_once
         self._tokens = tokens
-        self._places = places
+        self._body = body
 
     def needs_tokens(self, caller: Caller) -> bool:
         return self._tokens
 
-    def takes_places(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+    def needs_whole_body(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
         assert list(upstreams) == ["up"] and not by_model
-        return self._places
+        return self._body
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -83,7 +83,7 @@ def test_tokens_are_read_if_any_feature_needs_them(at_once: bool) -> None:
     assert make.func is UsageObserver and (make.args[1] is None) == at_once
 
 
-def test_little_of_a_body_is_held_if_any_feature_takes_places() -> None:
-    for places in (False, True):
-        plan = planned(router(endpoint(name="up"), further=[Wanting(places=places)]), LINE, b"Content-Length: 2")
-        assert (plan.policy.held_bytes is not None) == places
+def test_body_is_held_if_any_feature_needs_it_whole() -> None:
+    for body in (False, True):
+        plan = planned(router(endpoint(name="up"), further=[Wanting(body=body)]), LINE, b"Content-Length: 2")
+        assert (plan.policy.held_bytes is not None) == body

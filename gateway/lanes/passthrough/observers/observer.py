@@ -28,7 +28,8 @@ class Observer:
     def on_request(self, length: int, body: bytes, grows: bool) -> None:
         """Before anything is sent: `length` bytes are to come in all, or more if it `grows`; `body` is here.
 
-        Raises GatewayError: the request is refused; or UndecidedError: it waits, and this phase comes again.
+        It is as the client sends it, with the framing of its chunks. Raises GatewayError: the request is refused; or
+        UndecidedError: it waits, and this phase comes again for all observers.
         """
 
     def on_request_body(self, piece: bytes) -> None:
@@ -143,10 +144,11 @@ class PassthroughFeature:
         del caller
         return False
 
-    def takes_places(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
-        """Return whether requests take places that others want, so that little of a body is held.
+    def needs_whole_body(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+        """Return whether a request begins only once its body is whole, or `retry.body` of it is here.
 
-        `upstreams` are those that they may go to, `by_model`: as the models say that their bodies name.
+        So it takes no place that others want while its client sends, and its observers see the body before anything
+        is sent. `upstreams` are those that it may go to, `by_model`: as the models say that bodies name.
         """
         del caller, upstreams, by_model
         return False
