@@ -31,7 +31,7 @@ def measure(folder: Path, *, rounds: int) -> None:
     try:
         mock.await_ready(SATURATED.request(port))
         with Model() as model, ExitStack() as open_:
-            base = config(folder, model)
+            base = config(folder, model.port)
             base["upstreams"].append({"name": "u", "base_url": f"http://127.0.0.1:{port}/v1", "paths": ["/u/"]})
             gateways = {
                 name: open_.enter_context(Grown(folder / name, {**base, **more})) for name, more in _KINDS.items()

@@ -33,7 +33,7 @@ def measure(folder: Path, *, memories: Sequence[int], messages: Sequence[int]) -
 
 def _messages(folder: Path, model: Model, count: int) -> None:
     """Measure requests with conversations of so many messages of 1 KB; each request has another one."""
-    with Grown(folder, config(folder, model)) as gateway:
+    with Grown(folder, config(folder, model.port)) as gateway:
         bodies = [{"model": "bench", "messages": turns(count, number)} for number in range(LONG_REQUESTS + 1)]
         requests = [post(CHAT, body) for body in bodies]
         one_by_one(gateway, requests, what="a request with messages of 1 KB", size=f"{count} messages")
@@ -41,7 +41,7 @@ def _messages(folder: Path, model: Model, count: int) -> None:
 
 def _memories(folder: Path, model: Model, count: int) -> None:
     chance = random.Random(count)
-    grown = Grown(folder, config(folder, model))
+    grown = Grown(folder, config(folder, model.port))
     _fill(grown.store, count, chance)
     with grown as gateway, Client(gateway.port) as client:
         _ask(client, chance)

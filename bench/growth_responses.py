@@ -18,10 +18,10 @@ def measure(folder: Path, *, items: Sequence[int], megabytes: Sequence[int]) -> 
     """Print the rows."""
     with Model() as model:
         for count in items:
-            with Grown(folder / f"items{count}", config(folder / f"items{count}", model)) as gateway:
+            with Grown(folder / f"items{count}", config(folder / f"items{count}", model.port)) as gateway:
                 _long(gateway, count)
         for size in megabytes:
-            with Grown(folder / f"large{size}", config(folder / f"large{size}", model)) as gateway:
+            with Grown(folder / f"large{size}", config(folder / f"large{size}", model.port)) as gateway:
                 _large(gateway, size)
 
 

@@ -38,13 +38,13 @@ def measure(folder: Path, *, recovered: Sequence[int], listeners: Sequence[int],
             _kept(folder / f"finished{count}", model, count)
 
 
-def config(folder: Path, model: Model) -> Json:
+def config(folder: Path, model_port: int) -> Json:
     """Return a configuration: the chain `assistant`, with files in `folder`."""
     files = folder / "files"
     files.mkdir(parents=True)
     for number in range(STEPS):
         (files / f"note{number}.txt").write_text("A note.\n")
-    upstream = {"name": "model", "base_url": f"http://127.0.0.1:{model.port}/v1"}
+    upstream = {"name": "model", "base_url": f"http://127.0.0.1:{model_port}/v1"}
     return {"upstreams": [upstream], "tools": {"file_operations": {"roots": [str(files)]}}}
 
 
@@ -53,7 +53,7 @@ def _recovery(folder: Path, model: Model, count: int) -> None:
 
     All but one are copies of that one.
     """
-    with Grown(folder, config(folder, model)) as gateway:
+    with Grown(folder, config(folder, model.port)) as gateway:
         model.hold(holds=True)
         with Client(gateway.port) as client:
             client.send(post(CHAT, chat(f"{ROUNDS}1 killed")))
@@ -101,7 +101,7 @@ def _until(store: Path, statement: str, *, table: str) -> None:
 
 
 def _listening(folder: Path, model: Model, count: int) -> None:
-    with Grown(folder, config(folder, model)) as gateway, _listeners(gateway.port, count) as heard:
+    with Grown(folder, config(folder, model.port)) as gateway, _listeners(gateway.port, count) as heard:
         _steps(gateway, "warm")
         with gateway.counted() as cost:
             steps = _steps(gateway, "counted")
@@ -172,7 +172,7 @@ def _all_heard(heard: dict[socket.socket, int]) -> None:
 
 def _kept(folder: Path, model: Model, count: int, *, size_bytes: int = 5 << 20) -> None:
     """Measure the memory of finished runs, each with a call, so that a client that comes back would join it."""
-    with Grown(folder, config(folder, model)) as gateway:
+    with Grown(folder, config(folder, model.port)) as gateway:
         with Client(gateway.port) as client:
             client.ask(post(CHAT, chat(f"{ROUNDS}1 first")))
             before_mb = gateway.memory_mb()

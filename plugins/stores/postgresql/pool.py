@@ -4,10 +4,12 @@
    statement that is cancelled may have taken effect.
 2. A write whose connection breaks is sent again under the same number, on a new connection. The server carries it out
    once (`begin_write` in sql/base.sql). After `RETRY_S` its outcome is given up as unknown.
-3. Nothing depends on the session: behind PgBouncer each statement may have another server connection.
+3. Nothing depends on the session: behind PgBouncer each statement may have another server connection. Only where the
+   server process is the connection's own does it keep prepared statements, which save a round trip and the parsing.
 """
 
 import asyncio
+import itertools
 import logging
 import secrets
 from collections.abc import Sequence
@@ -39,10 +41,24 @@ _CONNECTION_LIMIT: Final = """SELECT least(
     (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))"""
 
 
+#: Statements that a connection keeps prepared. The texts of lists depend on their filters; most have no more than 60.
+MOST_PREPARED: Final = 100
+
+
+class ParsedStatement(Protocol):
+    """A statement that the server has parsed."""
+
+    async def fetch(self, *values: object) -> Sequence[Row]: ...
+
+
 class PostgresqlConnection(Protocol):
     """The part of asyncpg's connection that is used here. asyncpg itself has no type hints."""
 
     async def fetch(self, sql: str, *values: object) -> Sequence[Row]: ...
+
+    async def prepare(self, sql: str, *, name: str) -> ParsedStatement: ...
+
+    def get_server_pid(self) -> int: ...
 
     async def execute(self, sql: str) -> str: ...
 
@@ -70,16 +86,42 @@ class PostgresqlSlot:
         self.writer = writer
         self.number = 0
         self._connection: PostgresqlConnection | None = None
+        #: By their texts; None: the connection is a pooler's.
+        self._prepared: dict[str, ParsedStatement] | None = None
+        self._names = map("twolane_{}".format, itertools.count())
 
     async def open(self) -> None:
         """Connect unless there is a connection that works."""
         if self._connection is None or self._connection.is_closed():
+            self._prepared = None
             self._connection = await connect(self._url)
+            async with asyncio.timeout(CONNECT_S):
+                ((server_pid,),) = await self._connection.fetch("SELECT pg_backend_pid()")
+            # Poolers give their clients numbers of their own, by which statements are cancelled.
+            self._prepared = {} if server_pid == self._connection.get_server_pid() else None
 
     async def fetch(self, sql: str, values: Sequence[object], *, timeout_s: float) -> Sequence[Row]:
         assert self._connection is not None
         async with asyncio.timeout(timeout_s):
-            return await self._connection.fetch(sql, *values)
+            statement = await self._prepare(sql)
+            if statement is None:
+                return await self._connection.fetch(sql, *values)
+            try:
+                return await statement.fetch(*values)
+            except asyncpg.InvalidCachedStatementError:  # a newer gateway changed the schema; it was not carried out
+                self._prepared = {}
+                return await self._connection.fetch(sql, *values)
+
+    async def _prepare(self, sql: str) -> ParsedStatement | None:
+        """Return the prepared statement, or None if the connection keeps none of this text."""
+        if self._prepared is None:
+            return None
+        statement = self._prepared.get(sql)
+        if statement is None and len(self._prepared) < MOST_PREPARED:
+            assert self._connection is not None
+            statement = await self._connection.prepare(sql, name=next(self._names))
+            self._prepared[sql] = statement
+        return statement
 
     def is_broken(self) -> bool:
         """Return whether the connection has ended."""

@@ -249,8 +249,10 @@ DECLARE
     v_messages text[] := v_codes;
 BEGIN
     IF NOT twolane.begin_write(p_writer, p_number) THEN
-        RETURN QUERY SELECT k.code, k.message FROM jsonb_to_recordset(twolane.kept_result(p_writer))
-            AS k(place integer, code text, message text) ORDER BY k.place;
+        RETURN QUERY SELECT k.code, k.message FROM generate_series(1, cardinality(p_runs)) AS c(place)
+            LEFT JOIN jsonb_to_recordset(twolane.kept_result(p_writer)) AS k(place integer, code text, message text)
+                ON k.place = c.place
+            ORDER BY c.place;
         RETURN;
     END IF;
     IF cardinality(p_runs) = 1 THEN
@@ -271,8 +273,11 @@ BEGIN
             END;
         END LOOP;
     END IF;
-    PERFORM twolane.keep_result(p_writer, (SELECT jsonb_agg(jsonb_build_object('place', e.place, 'code', e.code,
-        'message', e.message)) FROM unnest(v_codes, v_messages) WITH ORDINALITY e(code, message, place)));
+    IF num_nonnulls(VARIADIC v_codes) > 0 THEN
+        PERFORM twolane.keep_result(p_writer, (SELECT jsonb_agg(jsonb_build_object('place', e.place, 'code', e.code,
+            'message', e.message)) FROM unnest(v_codes, v_messages) WITH ORDINALITY e(code, message, place)
+            WHERE e.code IS NOT NULL));
+    END IF;
     RETURN QUERY SELECT * FROM unnest(v_codes, v_messages);
 END $$;
 

@@ -228,6 +228,46 @@ async def test_refused_write_leaves_its_connection_usable(database: str) -> None
     await store.close()
 
 
+PREPARED = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE 'SELECT n%'"
+
+
+async def test_connection_of_its_own_server_process_keeps_prepared_statements(new_database: str) -> None:
+    pool = PostgresqlPool(new_database, size=1, name="x")
+    for number in (1, 2):
+        assert await pool.read("SELECT n FROM generate_series(1, $1::int) n LIMIT 1 OFFSET $1 - 1", number) == [
+            (number,)
+        ]
+    assert len(await pool.read(PREPARED)) == 1
+    await pool.close()
+
+
+async def test_connection_through_a_pooler_keeps_no_prepared_statements(pooled: str, new_database: str) -> None:
+    """Its next statement may have another server process, which has prepared nothing."""
+    pool = PostgresqlPool(url_of(pooled, new_database.rpartition("/")[2]), size=1, name="x")
+    for number in (1, 2):
+        assert await pool.read("SELECT n FROM generate_series($1::int, $1) n", number) == [(number,)]
+    assert await pool.read(PREPARED) == []
+    await pool.close()
+
+
+async def test_statement_is_prepared_anew_when_the_schema_changes(new_database: str) -> None:
+    """A gateway of the next version adds a column while this one reads."""
+    await execute(new_database, "CREATE TABLE twolane.pair AS SELECT 1 AS n")
+    pool = PostgresqlPool(new_database, size=1, name="x")
+    assert await pool.read("SELECT * FROM twolane.pair") == [(1,)]
+    await execute(new_database, "ALTER TABLE twolane.pair ADD COLUMN m int DEFAULT 2")
+    assert await pool.read("SELECT * FROM twolane.pair") == [(1, 2)]
+    assert await pool.read("SELECT * FROM twolane.pair") == [(1, 2)]
+    await pool.close()
+
+
+async def test_more_statements_than_a_connection_keeps_prepared_are_answered(new_database: str) -> None:
+    pool = PostgresqlPool(new_database, size=1, name="x")
+    for number in range(pool_module.MOST_PREPARED + 5):
+        assert await pool.read(f"SELECT {number}, $1::int", number) == [(number, number)]
+    await pool.close()
+
+
 def test_smallest_limit_of_server_role_and_database_counts(new_database: str) -> None:
     """Of a hundred connections PostgreSQL keeps three for superusers; newer servers may keep further ones."""
     assert read_connection_limit(new_database) == 97
