@@ -93,10 +93,10 @@ class Figures:
     def add(self, system: str, row: Row) -> None:
         self.rows.setdefault(system, []).append(row)
 
-    def of(self, system: str, key: str) -> list[float]:
+    def list_values(self, system: str, key: str) -> list[float]:
         return [row[key] for row in self.rows.get(system, []) if key in row]
 
-    def held(self, system: str, measure: Measure) -> list[float]:
+    def select_compared(self, system: str, measure: Measure) -> list[float]:
         """Return the figures to compare with the bar, one for each round.
 
         They are ratios within one round, so that a change of the machine cancels.
@@ -104,33 +104,35 @@ class Figures:
         own = self.rows.get(system, [])
         other = own if measure.above or measure.beside else self.rows.get(REFERENCE, [])
         if measure.unit and not measure.above:
-            return self.of(system, measure.key)
+            return self.list_values(system, measure.key)
         combine: Callable[[float, float], float] = float.__sub__ if measure.above else float.__truediv__
         key = measure.above or measure.beside or measure.against or measure.key
         pairs = ((a.get(measure.key), b.get(key)) for a, b in zip(own, other, strict=False))
         return [combine(mine, its) for mine, its in pairs if mine is not None and its]
 
 
-def figures_table(figures: Figures) -> str:
+def format_figures_table(figures: Figures) -> str:
     """Return a table with one line for each system: the medians over the rounds."""
     lines = []
     for system in figures.rows:
-        values = ((measure, figures.of(system, measure.key)) for measure in MEASURES)
-        lines.append([system, *(number(median(seen), measure.digits) if seen else "-" for measure, seen in values)])
-    return table(["system", *(measure.title for measure in MEASURES)], lines)
+        values = ((measure, figures.list_values(system, measure.key)) for measure in MEASURES)
+        lines.append(
+            [system, *(format_number(median(seen), measure.digits) if seen else "-" for measure, seen in values)]
+        )
+    return format_table(["system", *(measure.title for measure in MEASURES)], lines)
 
 
-def bar_table(figures: Figures, system: str) -> str:
+def format_bar_table(figures: Figures, system: str) -> str:
     """Return a table with one line for each measure: the system beside its bar."""
     lines = []
     for measure in MEASURES:
-        held = figures.held(system, measure)
+        held = figures.select_compared(system, measure)
         suffix = measure.suffix
-        found = f"{number(median(held), 2)}{suffix}" if held else "-"
-        spread = f"{number(min(held), 2)} to {number(max(held), 2)}" if len(held) > 1 else "-"
+        found = f"{format_number(median(held), 2)}{suffix}" if held else "-"
+        spread = f"{format_number(min(held), 2)} to {format_number(max(held), 2)}" if len(held) > 1 else "-"
         limits = (f"<= {limit:g}{suffix}" if limit is not None else "-" for limit in (measure.bar, measure.aim))
         lines.append([measure.what, found, spread, *limits, mark(measure, held)])
-    return table(["what", system, "over the rounds", "bar", "aim", ""], lines)
+    return format_table(["what", system, "over the rounds", "bar", "aim", ""], lines)
 
 
 def mark(measure: Measure, held: Sequence[float]) -> str:
@@ -143,11 +145,11 @@ def mark(measure: Measure, held: Sequence[float]) -> str:
     return "pass" if median(held) <= measure.bar else "MISS"
 
 
-def number(value: float, digits: int) -> str:
+def format_number(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}"
 
 
-def table(heading: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+def format_table(heading: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table with its columns lined up: the first to the left, the others to the right."""
     rows = [list(heading), *(list(line) for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -39,7 +39,7 @@ def main() -> None:
             figures: list[list[tuple[float, float]]] = [[], []]
             for turn in range(arguments.rounds + 5):
                 for index in (0, 1) if turn % 2 else (1, 0):
-                    figures[index].append(_asked(served[index], command))
+                    figures[index].append(_measure_command(served[index], command))
             walls, cpus = ([statistics.median(f[kind] for f in of[5:]) for of in figures] for kind in (0, 1))
             print(
                 f"{command!r}: {walls[0]:.1f} ms (other {walls[1]:.1f}, ratio {walls[0] / walls[1]:.2f}), CPU "
@@ -60,7 +60,7 @@ def _server(checkout: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
         server.stdin.close()
 
 
-def _asked(server: "subprocess.Popen[str]", command: str) -> tuple[float, float]:
+def _measure_command(server: "subprocess.Popen[str]", command: str) -> tuple[float, float]:
     assert server.stdin is not None and server.stdout is not None
     server.stdin.write(f"{command}\n")
     server.stdin.flush()
@@ -79,13 +79,13 @@ async def _serve(folder: Path) -> None:
     for line in sys.stdin:
         arguments = {"command": line.rstrip("\n")}
         call = ToolCall(id="c", tool="execute_command", arguments=arguments, harmless=True)
-        began, before_s = time.perf_counter(), _cpu_s()
+        began, before_s = time.perf_counter(), _read_cpu_s()
         answer = await tool.call(call, exchange)
         assert answer.content.startswith("exit code 0"), answer
-        print((time.perf_counter() - began) * 1e3, (_cpu_s() - before_s) * 1e3, flush=True)
+        print((time.perf_counter() - began) * 1e3, (_read_cpu_s() - before_s) * 1e3, flush=True)
 
 
-def _cpu_s() -> float:
+def _read_cpu_s() -> float:
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
 

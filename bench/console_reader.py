@@ -37,7 +37,7 @@ def sign_in(port: int) -> Mapping[str, str]:
     raise SystemExit(f"bench: the console sets no cookie: {answer[:500]!r}")
 
 
-def asked(client: Client, target: str, body: Json | None = None, *, status: int = 200) -> Json:
+def request_json(client: Client, target: str, body: Json | None = None, *, status: int = 200) -> Json:
     """Return the JSON of an answer of the API to the key of the console's reader."""
     headers = {"X-Gateway-Key": KEY}
     request = get(target, headers) if body is None else post(target, body, headers)
@@ -45,32 +45,37 @@ def asked(client: Client, target: str, body: Json | None = None, *, status: int 
     return answer
 
 
-def times_ms(port: int, cookie: Mapping[str, str], target: str, requests: int, *, at_once: int = 1) -> Sequence[float]:
+def measure_times_ms(
+    port: int, cookie: Mapping[str, str], target: str, requests: int, *, at_once: int = 1
+) -> Sequence[float]:
     """Load a page so many times, so many at once, and return the times in milliseconds, the shortest first."""
     request, streams = get(CONSOLE + target, cookie), target.partition("?")[0].endswith(_STREAMS)
 
-    def some(count: int) -> list[float]:
+    def measure_some(count: int) -> list[float]:
         with Client(port) as client:
-            return [_stream_ms(port, request) if streams else _page_ms(client, request) for _ in range(count)]
+            return [
+                _measure_stream_ms(port, request) if streams else _measure_page_ms(client, request)
+                for _ in range(count)
+            ]
 
     with ThreadPoolExecutor(at_once) as pool:
-        return sorted(took for took_ms in pool.map(some, [requests // at_once] * at_once) for took in took_ms)
+        return sorted(took for took_ms in pool.map(measure_some, [requests // at_once] * at_once) for took in took_ms)
 
 
-def _page_ms(client: Client, request: bytes) -> float:
+def _measure_page_ms(client: Client, request: bytes) -> float:
     began_s = time.perf_counter()
     client.ask(request)
     return (time.perf_counter() - began_s) * 1e3
 
 
-def _stream_ms(port: int, request: bytes) -> float:
+def _measure_stream_ms(port: int, request: bytes) -> float:
     """Return the time until a stream has begun."""
     began_s = time.perf_counter()
-    with _begun(port, request):
+    with _wait_for_begin(port, request):
         return (time.perf_counter() - began_s) * 1e3
 
 
-def _begun(port: int, request: bytes) -> socket.socket:
+def _wait_for_begin(port: int, request: bytes) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(request)
     head = connection.recv(1 << 16)
@@ -86,7 +91,7 @@ def open_inboxes(port: int, count: int) -> Iterator[dict[socket.socket, int]]:
     over = threading.Event()
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
         for _ in range(count):
-            connection = opened.enter_context(_begun(port, get(f"{CONSOLE}/live", sign_in(port))))
+            connection = opened.enter_context(_wait_for_begin(port, get(f"{CONSOLE}/live", sign_in(port))))
             selector.register(connection, selectors.EVENT_READ)
             heard[connection] = 0
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.contracts.storage.audit_chain import FIRST_HASH, link
 from gateway.contracts.storage.journal import AskBefore, Grant
-from gateway.contracts.storage.store import memory_owner
+from gateway.contracts.storage.store import get_memory_owner
 from gateway.plugins.stores.sqlite import journal_statements as journal
 from gateway.plugins.stores.sqlite import journal_tx as transactions
 from gateway.plugins.stores.sqlite import memory_statements as memories_sql
@@ -126,8 +126,8 @@ def fill(place: Path, templates: Templates, runs: int) -> None:
                 _copy(connection, table, name, own)
             connection.execute("COMMIT")
         _audit(connection, runs * 2 // 5)
-        _memories(connection, max(runs // 100, 10))
-        _rest(connection, max(runs // 1000, 10))
+        _add_memories(connection, max(runs // 100, 10))
+        _add_rest(connection, max(runs // 1000, 10))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -155,8 +155,8 @@ def _audit(connection: sqlite3.Connection, lines: int) -> None:
     connection.execute("COMMIT")
 
 
-def _memories(connection: sqlite3.Connection, count: int) -> None:
-    owner = memory_owner(user=USER, key="")
+def _add_memories(connection: sqlite3.Connection, count: int) -> None:
+    owner = get_memory_owner(user=USER, key="")
     connection.execute("BEGIN IMMEDIATE")
     for number in range(count):
         text = f"It is remembered that the number {number} was chosen by word{number % 997} for word{number % 89}."
@@ -165,7 +165,7 @@ def _memories(connection: sqlite3.Connection, count: int) -> None:
     connection.execute("COMMIT")
 
 
-def _rest(connection: sqlite3.Connection, count: int) -> None:
+def _add_rest(connection: sqlite3.Connection, count: int) -> None:
     """Add prompts, grants, and conversations that ask before each call."""
     now_s = time.time()
     connection.execute("BEGIN IMMEDIATE")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.grown import READY, Grown
-from bench.systems import Running, System, free_port, nginx
+from bench.systems import Running, System, build_nginx, free_port
 
 RATE: Final = 100
 HEALTHY_S, SLOW_S, FLAP_S = 0.02, 2.0, 2.0
@@ -50,11 +50,11 @@ class Endpoint:
                 if b"Content-Length:" in head:
                     await reader.readexactly(len(BODY))
                 self.requests += 1
-                if not await self._answer(writer):
+                if not await self._answer_one(writer):
                     break
         writer.transport.abort()
 
-    async def _answer(self, writer: asyncio.StreamWriter) -> bool:
+    async def _answer_one(self, writer: asyncio.StreamWriter) -> bool:
         """Answer one request. Return whether the connection goes on."""
         if self.fault == "flapping" and time.monotonic() % (2 * FLAP_S) >= FLAP_S:
             return False
@@ -74,7 +74,7 @@ class Seen:
     good_ms: list[float] = field(default_factory=list)
     failed: int = 0
 
-    def row(self, endpoints: Sequence[Endpoint]) -> str:
+    def build_row(self, endpoints: Sequence[Endpoint]) -> str:
         asked = len(self.good_ms) + self.failed
         cuts = statistics.quantiles(self.good_ms, n=100)
         sent = sum(endpoint.requests for endpoint in endpoints) / asked
@@ -85,7 +85,7 @@ class Seen:
         )
 
 
-async def ask(port: int, seen: Seen) -> None:
+async def send_request(port: int, seen: Seen) -> None:
     """Send one request on a connection of its own."""
     began_s = time.perf_counter()
     try:
@@ -114,21 +114,21 @@ async def drive(port: int, seconds: float) -> Seen:
     began_s, tasks = loop.time(), []
     for n in range(int(seconds * RATE)):
         await asyncio.sleep(max(began_s + n / RATE - loop.time(), 0))
-        tasks.append(asyncio.create_task(ask(port, seen)))
+        tasks.append(asyncio.create_task(send_request(port, seen)))
     await asyncio.gather(*tasks)
     return seen
 
 
-def gateway(folder: Path, ports: Sequence[int], rules: Mapping[str, object]) -> Grown:
+def build_gateway(folder: Path, ports: Sequence[int], rules: Mapping[str, object]) -> Grown:
     """Return the gateway with these endpoints."""
     endpoints = [{"url": f"http://127.0.0.1:{port}/v1"} for port in ports]
     return Grown(folder, {"upstreams": [{"name": "up", "endpoints": endpoints, **rules}]})
 
 
-def nginx_with(folder: Path, ports: Sequence[int]) -> System | None:
+def build_failover_nginx(folder: Path, ports: Sequence[int]) -> System | None:
     """Return nginx with these endpoints, told to send a failed POST to the next one."""
     folder.mkdir()
-    system = nginx(folder, upstream_port=ports[0])
+    system = build_nginx(folder, upstream_port=ports[0])
     if system is None:
         return None
     file = folder / "nginx" / "nginx.conf"
@@ -139,7 +139,7 @@ def nginx_with(folder: Path, ports: Sequence[int]) -> System | None:
     return system
 
 
-async def measured(fault: str, run: Callable[[Sequence[int]], Awaitable[Seen]]) -> str:
+async def measure_system(fault: str, run: Callable[[Sequence[int]], Awaitable[Seen]]) -> str:
     """Return the row of one system with one faulty endpoint among four."""
     async with AsyncExitStack() as stack:
         endpoints = [Endpoint(None), Endpoint(None), Endpoint(None), Endpoint(fault)]
@@ -147,7 +147,7 @@ async def measured(fault: str, run: Callable[[Sequence[int]], Awaitable[Seen]]) 
             server = await asyncio.start_server(endpoint.serve, "127.0.0.1", endpoint.port, backlog=1024)
             stack.callback(server.close)
         seen = await run([endpoint.port for endpoint in endpoints])
-        return seen.row(endpoints)
+        return seen.build_row(endpoints)
 
 
 async def compare(seconds: float, home: Path) -> None:
@@ -161,9 +161,9 @@ async def compare(seconds: float, home: Path) -> None:
 
             async def run(ports: Sequence[int], name: str = name, folder: Path = folder) -> Seen:
                 if name != "nginx":
-                    with gateway(folder, ports, rules[name]) as started:
+                    with build_gateway(folder, ports, rules[name]) as started:
                         return await drive(started.port, seconds)
-                system = nginx_with(folder, ports)
+                system = build_failover_nginx(folder, ports)
                 if system is None:
                     raise SystemExit("nginx is not installed (apt-get install nginx-light): nothing to compare with")
                 running = Running(system, folder=folder)
@@ -173,7 +173,7 @@ async def compare(seconds: float, home: Path) -> None:
                 finally:
                     running.stop()
 
-            print(f"{fault:10} {name:16} {await measured(fault, run)}", flush=True)
+            print(f"{fault:10} {name:16} {await measure_system(fault, run)}", flush=True)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final, cast
 
-from bench.bar import number, table
+from bench.bar import format_number, format_table
 from gateway.contracts.plugin import Host, Plugin
 from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.storage.store import Json
@@ -38,27 +38,35 @@ TOO_LONG: Final[Mapping[str, tuple[Json, ...]]] = {
 }
 
 
-def gate_table() -> str:
+def format_gate_table() -> str:
     """Return a table with one line for each kind: cases, median, 99th percentile, and the worst too long text."""
     lines = []
     for kind, plugin in PLUGINS.items():
         judge = plugin.build(plugin.config.model_validate({"profile": "hardened"}), cast(Host, None))
-        took = sorted(_took_us(judge, arguments) for arguments in _arguments(kind))
+        took = sorted(_measure_us(judge, arguments) for arguments in _choose_arguments(kind))
         p99 = took[len(took) * 99 // 100]
-        long = max(_took_us(judge, arguments) for arguments in TOO_LONG[kind])
+        long = max(_measure_us(judge, arguments) for arguments in TOO_LONG[kind])
         mark = "pass" if max(p99, long) <= BAR_US else "MISS"
         lines.append(
-            [kind, str(len(took)), number(median(took), 0), number(p99, 0), number(long, 0), f"<= {BAR_US:g}", mark]
+            [
+                kind,
+                str(len(took)),
+                format_number(median(took), 0),
+                format_number(p99, 0),
+                format_number(long, 0),
+                f"<= {BAR_US:g}",
+                mark,
+            ]
         )
-    return table(["verdicts on", "cases", "p50 us", "p99 us", "too long us", "bar, p99", ""], lines)
+    return format_table(["verdicts on", "cases", "p50 us", "p99 us", "too long us", "bar, p99", ""], lines)
 
 
-def _arguments(kind: str) -> list[Json]:
+def _choose_arguments(kind: str) -> list[Json]:
     lines = [line for name in (kind, f"{kind}_further") for line in (CASES / f"{name}.jsonl").read_text().splitlines()]
     return [json.loads(line)["arguments"] for line in lines]
 
 
-def _took_us(judge: RiskAssessor, arguments: Json) -> float:
+def _measure_us(judge: RiskAssessor, arguments: Json) -> float:
     best = float("inf")
     for _ in range(REPEATS):
         started = perf_counter()
@@ -68,4 +76,4 @@ def _took_us(judge: RiskAssessor, arguments: Json) -> float:
 
 
 if __name__ == "__main__":
-    print(gate_table())
+    print(format_gate_table())

@@ -75,12 +75,12 @@ class Grown:
         """Kill the gateway (SIGKILL): it cannot finish anything."""
         self.running.kill()
 
-    def memory_mb(self) -> float:
-        return kernel.memory_mb(self.running.processes)
+    def read_memory_mb(self) -> float:
+        return kernel.read_memory_mb(self.running.processes)
 
-    def cpu_s(self) -> float:
+    def read_cpu_s(self) -> float:
         """Return the CPU time of all its processes since the start, in seconds."""
-        return kernel.cpu_s(self.running.processes)
+        return kernel.read_cpu_s(self.running.processes)
 
     @contextmanager
     def measured(self) -> Iterator[Cost]:
@@ -91,9 +91,9 @@ class Grown:
         try:
             assert probe.stdout is not None
             probe.stdout.readline()
-            before_s = kernel.cpu_s(processes)
+            before_s = kernel.read_cpu_s(processes)
             yield cost
-            cost.cpu_s = kernel.cpu_s(processes) - before_s
+            cost.cpu_s = kernel.read_cpu_s(processes) - before_s
             cost.held_ms = json.loads(probe.communicate(timeout=60)[0])["held_ms"]
         finally:
             probe.kill()
@@ -103,9 +103,9 @@ class Grown:
     def counted(self) -> Iterator[Cost]:
         """Measure the CPU time of all its processes, without a probe: its requests would be a part of the figure."""
         cost, processes = Cost(), self.running.processes
-        before_s = kernel.cpu_s(processes)
+        before_s = kernel.read_cpu_s(processes)
         yield cost
-        cost.cpu_s = kernel.cpu_s(processes) - before_s
+        cost.cpu_s = kernel.read_cpu_s(processes) - before_s
 
     @property
     def running(self) -> Running:
@@ -130,26 +130,26 @@ class Client:
     def send(self, request: bytes) -> None:
         self.socket.sendall(request)
 
-    def answer(self, *, status: int = 200) -> bytes:
+    def read_answer(self, *, status: int = 200) -> bytes:
         """Return the body of the next answer."""
-        head = self._until(b"\r\n\r\n")
+        head = self._read_until(b"\r\n\r\n")
         if int(head.split(b" ", 2)[1]) != status:
             raise SystemExit(f"bench: expected {status}: {head.decode('latin-1')}{self._rest.decode('latin-1')}")
         if b"content-length:" not in head.lower():
             return b""
-        return self._exactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
+        return self._read_exactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
 
     def ask(self, request: bytes, *, status: int = 200) -> bytes:
         self.send(request)
-        return self.answer(status=status)
+        return self.read_answer(status=status)
 
-    def _until(self, end: bytes) -> bytes:
+    def _read_until(self, end: bytes) -> bytes:
         while end not in self._rest:
             self._read()
         found, _, self._rest = self._rest.partition(end)
         return found + end
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         while len(self._rest) < size:
             self._read()
         found, self._rest = self._rest[:size], self._rest[size:]
@@ -173,11 +173,11 @@ def post(target: str, body: Mapping[str, object], headers: Mapping[str, str] | N
     return f"POST {target} HTTP/1.1\r\n{lines}\r\n".encode() + text
 
 
-def chat(words: str) -> Json:
+def build_chat(words: str) -> Json:
     return {"model": "bench", "messages": [{"role": "user", "content": words}]}
 
 
-def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
+def send_in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
     """Send the requests on so many connections at once, and read the answers."""
     clients = [Client(port) for _ in range(connections)]
     for at in range(0, len(requests), connections):
@@ -185,19 +185,19 @@ def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
         for client, request in zip(clients, group, strict=False):
             client.send(request)
         for client, _ in zip(clients, group, strict=False):
-            client.answer()
+            client.read_answer()
     for client in clients:
         client.socket.close()
 
 
-def turns(count: int, number: int) -> list[Json]:
+def build_turns(count: int, number: int) -> list[Json]:
     """Return so many messages of 1 KB, with texts of this number; the last one asks."""
     texts = [f"{number} {at} lorem ipsum dolor sit amet " * 30 for at in range(count - 1)]
     said: list[Json] = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
     return [*said, {"role": "user", "content": f"{ROUNDS}0 {number}"}]
 
 
-def one_by_one(gateway: Grown, requests: Sequence[bytes], *, what: str, size: str) -> None:
+def print_one_by_one(gateway: Grown, requests: Sequence[bytes], *, what: str, size: str) -> None:
     """Print the row of requests that are sent one after the other. The first one only warms up."""
     first, *rest = requests
     with Client(gateway.port) as client:
@@ -208,9 +208,9 @@ def one_by_one(gateway: Grown, requests: Sequence[bytes], *, what: str, size: st
         with gateway.measured() as held:
             for request in rest:
                 client.ask(request)
-    told(what, size, f"{cost.cpu_s / len(rest) * 1e3:.1f} ms of CPU", held.held)
+    print_row(what, size, f"{cost.cpu_s / len(rest) * 1e3:.1f} ms of CPU", held.held)
 
 
-def told(what: str, size: str, cost: str, held: str = "") -> None:
+def print_row(what: str, size: str, cost: str, held: str = "") -> None:
     """Print a row of the table."""
     print(f"| {what} | {size} | {cost} | {held} |", flush=True)

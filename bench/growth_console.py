@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple, cast
 
-from bench.console_pages import Place, combinations, places
-from bench.console_reader import CHAT, CONSOLE, KEY, asked, open_inboxes, sign_in, times_ms
+from bench.console_pages import Place, list_combinations, list_page_addresses
+from bench.console_reader import CHAT, CONSOLE, KEY, measure_times_ms, open_inboxes, request_json, sign_in
 from bench.console_stock import TENANT, WORKFLOWS, Templates, fill
-from bench.grown import Client, Grown, Json, chat, get, told
+from bench.grown import Client, Grown, Json, build_chat, get, print_row
 from bench.model import ROUNDS, WRITES, Model
 from gateway.console.assembly import assemble, compile_templates
 from gateway.console.middleware import Conditions
@@ -40,17 +40,17 @@ steps:
 def measure(folder: Path, *, runs: int, requests: int, inboxes: int, seconds: float, starts: int) -> None:
     """Print the rows."""
     with Model() as model:
-        _starts(folder, model, starts)
-        grown = Grown(folder / "console", config(folder / "console", model))
-        templates = _templates(grown)
+        _measure_starts(folder, model, starts)
+        grown = Grown(folder / "console", build_config(folder / "console", model))
+        templates = _make_templates(grown)
         fill(grown.store, templates, runs)
         with grown as gateway:
-            _pages(gateway, templates, runs, requests)
+            _measure_pages(gateway, templates, runs, requests)
         with grown as gateway:
-            _inboxes(gateway, inboxes, seconds)
+            _measure_inboxes(gateway, inboxes, seconds)
 
 
-def config(folder: Path, model: Model, *, console: bool = True) -> Json:
+def build_config(folder: Path, model: Model, *, console: bool = True) -> Json:
     """Return a configuration with workflows, a key for everything, and MCP servers if their SDK is installed."""
     files, workflows = folder / "files", folder / "workflows"
     for made in (files, workflows):
@@ -83,7 +83,7 @@ def _has_mcp() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-def _starts(folder: Path, model: Model, count: int) -> None:
+def _measure_starts(folder: Path, model: Model, count: int) -> None:
     """Measure starts with and without a console, in turn, and what its first request costs."""
     took_s: dict[bool, list[float]] = {True: [], False: []}
     firsts: list[tuple[float, float, float, float]] = []
@@ -91,73 +91,75 @@ def _starts(folder: Path, model: Model, count: int) -> None:
         for console in (True, False):
             place = folder / f"start{number}{console}"
             place.mkdir()
-            gateway = Grown(place, {**config(place, model, console=console), "mcp": {"servers": {}}})
+            gateway = Grown(place, {**build_config(place, model, console=console), "mcp": {"servers": {}}})
             try:
                 took_s[console].append(gateway.start())
                 if console:
-                    firsts.append(_first(gateway))
+                    firsts.append(_measure_first(gateway))
             finally:
                 gateway.__exit__(None, None, None)
     for console, name in ((True, "with"), (False, "without")):
         figures = sorted(took_s[console])
-        told(f"start {name} the console", "", f"{median(figures):.2f} s ({figures[0]:.2f} to {figures[-1]:.2f})")
+        print_row(f"start {name} the console", "", f"{median(figures):.2f} s ({figures[0]:.2f} to {figures[-1]:.2f})")
     first, second, before_mb, after_mb = (median(column) for column in zip(*firsts, strict=True))
-    told("the first page of a worker", "", f"{first:.0f} ms, the next {second:.0f} ms")
-    told("memory before the first page, and after", "", f"{before_mb:.1f}; {after_mb:.1f} MB")
+    print_row("the first page of a worker", "", f"{first:.0f} ms, the next {second:.0f} ms")
+    print_row("memory before the first page, and after", "", f"{before_mb:.1f}; {after_mb:.1f} MB")
 
 
-def _first(gateway: Grown) -> tuple[float, float, float, float]:
-    before_mb = gateway.memory_mb()
+def _measure_first(gateway: Grown) -> tuple[float, float, float, float]:
+    before_mb = gateway.read_memory_mb()
     took_ms = []
     with Client(gateway.port) as client:
         for target in (f"{CONSOLE}/sign-in",) * 2:
             began_s = time.perf_counter()
             client.ask(get(target))
             took_ms.append((time.perf_counter() - began_s) * 1e3)
-    times_ms(gateway.port, sign_in(gateway.port), "", 1)
-    return (*cast("tuple[float, float]", tuple(took_ms)), before_mb, gateway.memory_mb())
+    measure_times_ms(gateway.port, sign_in(gateway.port), "", 1)
+    return (*cast("tuple[float, float]", tuple(took_ms)), before_mb, gateway.read_memory_mb())
 
 
-def _templates(grown: Grown) -> Templates:
+def _make_templates(grown: Grown) -> Templates:
     """Let a gateway make one run of each kind."""
     with grown as gateway, Client(gateway.port) as client:
-        plain = _ran(client, f"{ROUNDS}1 a plain question")
-        steps = _ran(client, f"{ROUNDS}3 some notes")
-        long = _ran(client, f"{ROUNDS}{LONG_RUN - 1} all notes")
-        approved = _asks(client, "an approved note")
+        plain = _run_chat(client, f"{ROUNDS}1 a plain question")
+        steps = _run_chat(client, f"{ROUNDS}3 some notes")
+        long = _run_chat(client, f"{ROUNDS}{LONG_RUN - 1} all notes")
+        approved = _wait_for_approval(client, "an approved note")
         _approve(client, approved)
         run_id = str(approved["run_id"])
-        _until_ended(client, run_id)
-        pending = str(_asks(client, "a note that waits")["run_id"])
-        started = asked(client, "/workflows/flow1/runs", {"parameters": {"question": "What is in the note?"}})
+        _wait_until_ended(client, run_id)
+        pending = str(_wait_for_approval(client, "a note that waits")["run_id"])
+        started = request_json(client, "/workflows/flow1/runs", {"parameters": {"question": "What is in the note?"}})
         workflow = str(started["id"])
-        _until_ended(client, workflow)
+        _wait_until_ended(client, workflow)
     return Templates(plain=plain, steps=steps, approved=run_id, pending=pending, workflow=workflow, long=long)
 
 
-def _ran(client: Client, words: str) -> str:
+def _run_chat(client: Client, words: str) -> str:
     """Return the id of the run of a chat."""
-    asked(client, CHAT, chat(words))
-    return str(asked(client, "/context/runs?limit=1")["data"][0]["id"])
+    request_json(client, CHAT, build_chat(words))
+    return str(request_json(client, "/context/runs?limit=1")["data"][0]["id"])
 
 
-def _asks(client: Client, words: str) -> Json:
+def _wait_for_approval(client: Client, words: str) -> Json:
     """Return the approval that a chat waits for."""
-    asked(client, CHAT, chat(f"{WRITES}1 {words}"))
-    found: Json = asked(client, "/context/approvals?status=pending&order=newest&limit=1")["data"][0]
+    request_json(client, CHAT, build_chat(f"{WRITES}1 {words}"))
+    found: Json = request_json(client, "/context/approvals?status=pending&order=newest&limit=1")["data"][0]
     return found
 
 
 def _approve(client: Client, approval: Json) -> None:
     body = {"decision": "approve", "sha256": approval["sha256"]}
-    asked(client, f"/context/approvals/{approval['id']}", body)
+    request_json(client, f"/context/approvals/{approval['id']}", body)
 
 
-def _until_ended(client: Client, run_id: str) -> None:
-    _until(lambda: asked(client, f"/context/runs/{run_id}")["state"] == "completed", f"the run {run_id}")
+def _wait_until_ended(client: Client, run_id: str) -> None:
+    _wait_until_done(
+        lambda: request_json(client, f"/context/runs/{run_id}")["state"] == "completed", f"the run {run_id}"
+    )
 
 
-def _until(is_done: Callable[[], bool], what: str) -> None:
+def _wait_until_done(is_done: Callable[[], bool], what: str) -> None:
     ends_s = time.monotonic() + WITHIN_S
     while not is_done():
         if time.monotonic() > ends_s:
@@ -165,16 +167,18 @@ def _until(is_done: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def _pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> None:
+def _measure_pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> None:
     """Measure all pages that there are, after the check of a large store that begins with its gateway."""
-    _until(lambda: read_finding(str(gateway.store)) is None, "the check of the store")
+    _wait_until_done(lambda: read_finding(str(gateway.store)) is None, "the check of the store")
     with Client(gateway.port) as client:
         if _has_mcp():
             own = {"name": "own", "url": "http://127.0.0.1:9/mcp", "enabled": False}
-            asked(client, "/mcp/services", own, status=201)
-            _until(lambda: asked(client, "/mcp/services/bench")["tools"] == MCP_TOOLS, "the MCP server")
-        shown, narrowed = places(client, templates), combinations(client)
-    for path in asyncio.run(_paths()):
+            request_json(client, "/mcp/services", own, status=201)
+            _wait_until_done(
+                lambda: request_json(client, "/mcp/services/bench")["tools"] == MCP_TOOLS, "the MCP server"
+            )
+        shown, narrowed = list_page_addresses(client, templates), list_combinations(client)
+    for path in asyncio.run(_list_paths()):
         if path not in shown:
             raise SystemExit(f"bench: the console has a page {path!r}: add it to bench/console_pages.py")
     cookie, size = sign_in(gateway.port), f"{runs} runs"
@@ -182,16 +186,16 @@ def _pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> No
         place for path, found in shown.items() if _has_mcp() or not path.startswith("/services/") for place in found
     ]
     for place in shown_places:
-        _told(place.name, size, _times(gateway, cookie, place, requests))
-    figures = [(_times(gateway, cookie, place, requests // 4), place) for place in narrowed]
-    alone = max(figures, key=lambda figure: _p95(figure[0][0]))
-    _told(f"the slowest of {len(figures)} combinations: {alone[1].name}", size, alone[0])
-    together = max(figures, key=lambda figure: _p95(figure[0][1]))
-    _told(f"the slowest of them, {AT_ONCE} at a time: {together[1].name}", size, together[0])
+        _print_times(place.name, size, _measure_times(gateway, cookie, place, requests))
+    figures = [(_measure_times(gateway, cookie, place, requests // 4), place) for place in narrowed]
+    alone = max(figures, key=lambda figure: _compute_p95(figure[0][0]))
+    _print_times(f"the slowest of {len(figures)} combinations: {alone[1].name}", size, alone[0])
+    together = max(figures, key=lambda figure: _compute_p95(figure[0][1]))
+    _print_times(f"the slowest of them, {AT_ONCE} at a time: {together[1].name}", size, together[0])
     with gateway.measured() as cost:
         for place in (*shown_places, *narrowed):
-            times_ms(gateway.port, cookie, place.target, 5)
-    told("all pages, one after the other", size, f"{cost.cpu_s:.0f} s of CPU", cost.held)
+            measure_times_ms(gateway.port, cookie, place.target, 5)
+    print_row("all pages, one after the other", size, f"{cost.cpu_s:.0f} s of CPU", cost.held)
 
 
 class Times(NamedTuple):
@@ -202,30 +206,30 @@ class Times(NamedTuple):
     cpu_ms: float
 
 
-def _times(gateway: Grown, cookie: Mapping[str, str], place: Place, requests: int) -> Times:
+def _measure_times(gateway: Grown, cookie: Mapping[str, str], place: Place, requests: int) -> Times:
     port, target = gateway.port, place.target
-    times_ms(port, cookie, target, 2)
+    measure_times_ms(port, cookie, target, 2)
     with gateway.counted() as cost:
-        alone = times_ms(port, cookie, target, requests)
-    return Times(alone, times_ms(port, cookie, target, requests, at_once=AT_ONCE), cost.cpu_s / requests * 1e3)
+        alone = measure_times_ms(port, cookie, target, requests)
+    return Times(alone, measure_times_ms(port, cookie, target, requests, at_once=AT_ONCE), cost.cpu_s / requests * 1e3)
 
 
-def _told(name: str, size: str, times: Times) -> None:
+def _print_times(name: str, size: str, times: Times) -> None:
     alone, together, cpu_ms = times
-    missed = " MISS" if _p95(alone) > PAGE_BAR_MS else ""
-    several = f"{AT_ONCE} at a time {median(together):.0f}, p95 {_p95(together):.0f} ms; {cpu_ms:.1f} ms of CPU"
-    told(
+    missed = " MISS" if _compute_p95(alone) > PAGE_BAR_MS else ""
+    several = f"{AT_ONCE} at a time {median(together):.0f}, p95 {_compute_p95(together):.0f} ms; {cpu_ms:.1f} ms of CPU"
+    print_row(
         f"`{CONSOLE}{name}`" if name.startswith(("/", "?")) or not name else name,
         size,
-        f"{median(alone):.0f}, p95 {_p95(alone):.0f} ms{missed}; {several}",
+        f"{median(alone):.0f}, p95 {_compute_p95(alone):.0f} ms{missed}; {several}",
     )
 
 
-def _p95(sorted_ms: Sequence[float]) -> float:
+def _compute_p95(sorted_ms: Sequence[float]) -> float:
     return sorted_ms[len(sorted_ms) * 95 // 100]
 
 
-async def _paths() -> list[str]:
+async def _list_paths() -> list[str]:
     """Return the paths of all pages that the console answers to GET."""
     sessions = (b"", lambda: 0.0, lambda: 0.0)
     console = assemble(
@@ -235,12 +239,12 @@ async def _paths() -> list[str]:
     return [page.path for page in console.console.pages if page.method == "GET"]
 
 
-def _inboxes(gateway: Grown, count: int, seconds: float) -> None:
+def _measure_inboxes(gateway: Grown, count: int, seconds: float) -> None:
     """Measure open inboxes while nothing happens, and with a new call that is approved each second."""
-    times_ms(gateway.port, sign_in(gateway.port), "", 5)
+    measure_times_ms(gateway.port, sign_in(gateway.port), "", 5)
     shares: dict[tuple[bool, int], float] = {}
     with Client(gateway.port) as client:
-        _calls(client, 2, "warm")
+        _make_calls(client, 2, "warm")
         for many in (0, count):
             with open_inboxes(gateway.port, many) as heard:
                 for calls in (False, True):
@@ -248,7 +252,7 @@ def _inboxes(gateway: Grown, count: int, seconds: float) -> None:
                     with gateway.counted() as cost:
                         began_s = time.perf_counter()
                         if calls:
-                            _calls(client, int(seconds), f"{many}")
+                            _make_calls(client, int(seconds), f"{many}")
                         else:
                             time.sleep(seconds)
                         took_s = time.perf_counter() - began_s
@@ -262,12 +266,12 @@ def _inboxes(gateway: Grown, count: int, seconds: float) -> None:
         figure = (
             f"{share * 100:.1f} % of a core, {rest * 100:.1f} % without inboxes: +{(share - rest) * 100:.1f} %{missed}"
         )
-        told(f"open inboxes, {name}", f"{count} inboxes", figure)
+        print_row(f"open inboxes, {name}", f"{count} inboxes", figure)
 
 
-def _calls(client: Client, count: int, name: str) -> None:
+def _make_calls(client: Client, count: int, name: str) -> None:
     """Let a chat ask for a call each second, and approve it."""
     for number in range(count):
         began_s = time.monotonic()
-        _approve(client, _asks(client, f"{name} {number}"))
+        _approve(client, _wait_for_approval(client, f"{name} {number}"))
         time.sleep(max(began_s + 1 - time.monotonic(), 0))

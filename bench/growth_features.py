@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
-from bench.grown import Client, Grown, Json, chat, in_turn, post, told
+from bench.grown import Client, Grown, Json, build_chat, post, print_row, send_in_turn
 from bench.growth_runs import CHAT
 from bench.run import compile_programs, prepare_machine
 from bench.systems import CLIENT_KEY, UPSTREAM_KEY, Running, System, free_port
-from bench.turns import Spent, in_turns
+from bench.turns import Spent, measure_in_turns
 from bench.workloads import CONTEXT, SATURATED, STREAMS_64, Workload
 from bench.workloads import Client as Load
 
@@ -124,15 +124,15 @@ def measure(folder: Path, *, rounds: int, seconds: float, requests: int, pairs: 
         port = free_port()
         mock = Running(System("mock", (str(folder / "mock_upstream"), str(port)), port), folder=folder)
         ends.callback(mock.stop)
-        mock.await_ready(SATURATED.request(port))
+        mock.await_ready(SATURATED.build_request(port))
         bench = _Bench(folder, port, core=core, rounds=rounds, pairs=pairs)
         load = Load(folder / "load", upstream=mock)
         for name, feature in _PASSTHROUGH.items():
-            bench.passthrough("a passthrough request", name, feature, load, seconds=seconds)
+            bench.measure_passthrough("a passthrough request", name, feature, load, seconds=seconds)
         for name, feature in _STREAMED.items():
-            bench.passthrough("a stream of 64 events", name, feature, load, seconds=seconds)
+            bench.measure_passthrough("a stream of 64 events", name, feature, load, seconds=seconds)
         for name, stage in _CONTEXT.items():
-            bench.context(name, stage, requests=requests)
+            bench.measure_context(name, stage, requests=requests)
 
 
 class _Bench:
@@ -146,37 +146,39 @@ class _Bench:
         self._rounds = -(-rounds // pairs)
         self._names = count()
 
-    def passthrough(self, what: str, name: str, feature: Feature, load: Load, *, seconds: float) -> None:
+    def measure_passthrough(self, what: str, name: str, feature: Feature, load: Load, *, seconds: float) -> None:
         """Print the row of a feature in the passthrough lane."""
         found: list[tuple[float, float]] = []
         for _ in range(self._pairs):
-            with self._pair(self._relaying(Feature()), self._relaying(feature), workers=feature.workers) as gateways:
-                keys = {gateways["with"].port: _made_key(gateways["with"])} if feature.runtime_key else {}
+            with self._pair(
+                self._build_relay_config(Feature()), self._build_relay_config(feature), workers=feature.workers
+            ) as gateways:
+                keys = {gateways["with"].port: _make_key(gateways["with"])} if feature.runtime_key else {}
 
-                def spent(gateway: Grown, keys: Mapping[int, str] = keys) -> float:
+                def measure_spent(gateway: Grown, keys: Mapping[int, str] = keys) -> float:
                     workload = replace(feature.workload, key=keys.get(gateway.port, CLIENT_KEY))
                     outcome = load.run(workload, system=gateway.running, seconds=seconds)
                     return outcome.cpu_s / outcome.requests * 1e6
 
-                found += self._turns(gateways, spent)
-        _row(f"{what} with {name}", found, bar_us=feature.bar_us)
+                found += self._measure_turns(gateways, measure_spent)
+        _print_row(f"{what} with {name}", found, bar_us=feature.bar_us)
 
-    def context(self, name: str, stage: Stage, *, requests: int) -> None:
+    def measure_context(self, name: str, stage: Stage, *, requests: int) -> None:
         """Print the row of a feature in the context lane."""
         numbers = count()
         found: list[tuple[float, float]] = []
         for _ in range(self._pairs):
-            with self._pair(self._answering(Stage()), self._answering(stage)) as gateways:
+            with self._pair(self._build_answer_config(Stage()), self._build_answer_config(stage)) as gateways:
 
-                def spent(gateway: Grown, having: Grown = gateways["with"]) -> float:
+                def measure_spent(gateway: Grown, having: Grown = gateways["with"]) -> float:
                     model = stage.model if gateway is having else CONTEXT.model
-                    sent = [_asked(model, 0 if stage.repeats else next(numbers)) for _ in range(requests)]
+                    sent = [_build_request(model, 0 if stage.repeats else next(numbers)) for _ in range(requests)]
                     with gateway.counted() as cost:
-                        in_turn(gateway.port, sent, connections=CONNECTIONS)
+                        send_in_turn(gateway.port, sent, connections=CONNECTIONS)
                     return cost.cpu_s / requests * 1e6
 
-                found += self._turns(gateways, spent)
-        _row(f"a context request with {name}", found)
+                found += self._measure_turns(gateways, measure_spent)
+        _print_row(f"a context request with {name}", found)
 
     @contextmanager
     def _pair(self, without: Json, having: Json, *, workers: int = 1) -> Iterator[dict[str, Grown]]:
@@ -190,12 +192,12 @@ class _Bench:
                 open_.enter_context(gateway)
             yield gateways
 
-    def _turns(self, gateways: Mapping[str, Grown], spent: Spent) -> list[tuple[float, float]]:
+    def _measure_turns(self, gateways: Mapping[str, Grown], spent: Spent) -> list[tuple[float, float]]:
         """Return what a request costs with a feature, and without it, by rounds."""
-        spent_us = in_turns(gateways, spent, rounds=self._rounds)
+        spent_us = measure_in_turns(gateways, spent, rounds=self._rounds)
         return list(zip(spent_us["with"], spent_us["without"], strict=True))
 
-    def _relaying(self, feature: Feature) -> Json:
+    def _build_relay_config(self, feature: Feature) -> Json:
         upstream = dict(feature.upstream)
         url = f"http://127.0.0.1:{self._port}/v1"
         if ends := upstream.pop("endpoints", 0):
@@ -204,15 +206,15 @@ class _Bench:
             upstream["base_url"] = url
         if feature.more.get("passthrough"):
             upstream["models"] = ["bench*"]
-        client = {**_key("bench", CLIENT_KEY, "passthrough"), **feature.key}
-        admin = _key("admin", _ADMIN_KEY, "passthrough", "admin")
+        client = {**_build_key("bench", CLIENT_KEY, "passthrough"), **feature.key}
+        admin = _build_key("admin", _ADMIN_KEY, "passthrough", "admin")
         upstream |= {"name": "mock", "api_key": UPSTREAM_KEY}
         config: Json = {"upstreams": [upstream], "keys": [client, admin], **feature.more}
         if feature.sample is not None:
             config["tracing"] = {"endpoint": f"http://127.0.0.1:{self._port}", "sample": feature.sample}
         return config
 
-    def _answering(self, stage: Stage) -> Json:
+    def _build_answer_config(self, stage: Stage) -> Json:
         chain: list[Json] = [{"use": name} for name in _STAGES]
         if stage.use is not None:
             chain.insert(stage.place, {"use": stage.use, "with": stage.settings})
@@ -221,25 +223,27 @@ class _Bench:
         return {"upstreams": [upstream], "models": models, "chains": {"assistant": chain}}
 
 
-def _asked(model: str, number: int) -> bytes:
-    return post(CHAT, {**chat(f"{number} {'lorem ipsum dolor ' * 50}"), "model": model, "temperature": 0})
+def _build_request(model: str, number: int) -> bytes:
+    return post(CHAT, {**build_chat(f"{number} {'lorem ipsum dolor ' * 50}"), "model": model, "temperature": 0})
 
 
-def _row(what: str, found: Sequence[tuple[float, float]], *, bar_us: float | None = None) -> None:
+def _print_row(what: str, found: Sequence[tuple[float, float]], *, bar_us: float | None = None) -> None:
     added_us = [one - other for one, other in found]
     middle_us = median(added_us)
     low_us, _, high_us = quantiles(added_us, n=4)
     calmest = " beside ".join(f"{min(column):.1f}" for column in zip(*found, strict=True))
     miss = " MISS" if bar_us is not None and middle_us > bar_us else ""
     spread = f"the middle half of the rounds: {low_us:+.1f} to {high_us:+.1f}"
-    told(what, f"{len(found)} rounds in turn", f"{middle_us:+.1f} us{miss} ({spread}); {calmest} us in the calmest")
+    print_row(
+        what, f"{len(found)} rounds in turn", f"{middle_us:+.1f} us{miss} ({spread}); {calmest} us in the calmest"
+    )
 
 
-def _key(name: str, text: str, *scopes: str) -> Json:
+def _build_key(name: str, text: str, *scopes: str) -> Json:
     return {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest(), "scopes": list(scopes)}
 
 
-def _made_key(gateway: Grown) -> str:
+def _make_key(gateway: Grown) -> str:
     """Make a key at run time, and return it."""
     asked = post("/context/keys", {"name": "made", "scopes": ["passthrough"]}, {"X-Gateway-Key": _ADMIN_KEY})
     with Client(gateway.port) as client:

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from bench import growth_mcp_beside
-from bench.grown import Client, Grown, Json, get, post, told
+from bench.grown import Client, Grown, Json, get, post, print_row
 from bench.mcp_http import DEAD
 from bench.systems import REPOSITORY, free_port
 
@@ -77,10 +77,10 @@ PLUGIN = Plugin(Config, lambda config, host: Own())
 def measure(folder: Path, *, tools: Sequence[int], services: int, clients: int, calls: int, rounds: int) -> None:
     """Print the rows. `clients` send `calls` calls at once to so many `services`; `rounds` are for the other lanes."""
     growth_mcp_beside.measure(folder / "beside", rounds=rounds)
-    _one(folder / "one")
+    _measure_one(folder / "one")
     for count in tools:
-        _listed(folder / f"tools{count}", count)
-    _many(folder / "many", services=services, clients=clients, calls=calls)
+        _measure_list(folder / f"tools{count}", count)
+    _measure_many(folder / "many", services=services, clients=clients, calls=calls)
 
 
 @contextmanager
@@ -103,14 +103,14 @@ def _gateway(folder: Path, names: Sequence[str], *, tools: int) -> Iterator[tupl
     }
     try:
         with Grown(folder, config) as gateway:
-            _await(gateway, len(names) * tools)
+            _wait_for_tools(gateway, len(names) * tools)
             yield gateway, port
     finally:
         servers.kill()
         servers.wait()
 
 
-def _await(gateway: Grown, tools: int) -> None:
+def _wait_for_tools(gateway: Grown, tools: int) -> None:
     """Wait until a client sees so many tools."""
     until_s = time.monotonic() + _READY_S
     with Client(gateway.port) as client:
@@ -120,46 +120,48 @@ def _await(gateway: Grown, tools: int) -> None:
             time.sleep(0.1)
 
 
-def _one(folder: Path) -> None:
+def _measure_one(folder: Path) -> None:
     """Measure one call at a time, each beside one straight to its server; the calmest of some rounds."""
     with (
         _gateway(folder, ["here"], tools=1) as (gateway, port),
         Client(gateway.port) as there,
         Client(port) as straight,
     ):
-        rounds = [(_round(gateway, there, straight), _own_round(gateway, there)) for _ in range(ROUNDS)]
+        rounds = [(_measure_round(gateway, there, straight), _measure_own_round(gateway, there)) for _ in range(ROUNDS)]
         with gateway.measured() as held:
             for number in range(CALLS):
-                _called(there, "/mcp", "here__tool0000", number)
+                _call_tool(there, "/mcp", "here__tool0000", number)
     size = f"one at a time, the calmest of {ROUNDS} rounds"
     cpu_ms, added_ms, p95_ms = min(one for one, _ in rounds)
     miss = " MISS" if added_ms > ADDED_BAR_MS else ""
     facts = f"+{added_ms:.1f} ms{miss}, p95 {p95_ms:.1f} ms, {cpu_ms:.1f} ms of CPU"
     busiest = f"{max(cpu for (cpu, *_), _ in rounds):.1f}"
-    told("a call of an MCP client, beside one straight to the server", size, f"{facts} (busiest {busiest})", held.held)
+    print_row(
+        "a call of an MCP client, beside one straight to the server", size, f"{facts} (busiest {busiest})", held.held
+    )
     own_cpu_ms, own_ms = min(own for _, own in rounds)
-    told("the same of a tool of the gateway itself", size, f"{own_ms:.1f} ms, {own_cpu_ms:.1f} ms of CPU")
+    print_row("the same of a tool of the gateway itself", size, f"{own_ms:.1f} ms, {own_cpu_ms:.1f} ms of CPU")
 
 
-def _round(gateway: Grown, there: Client, straight: Client) -> tuple[float, float, float]:
+def _measure_round(gateway: Grown, there: Client, straight: Client) -> tuple[float, float, float]:
     """Return the CPU time of a call, the time that it adds at the median, and its p95, in milliseconds."""
     direct_ms, through_ms = [], []
     with gateway.counted() as cost:
         for number in range(CALLS):
-            direct_ms.append(_called(straight, "/here", "tool0000", number))
-            through_ms.append(_called(there, "/mcp", "here__tool0000", number))
+            direct_ms.append(_call_tool(straight, "/here", "tool0000", number))
+            through_ms.append(_call_tool(there, "/mcp", "here__tool0000", number))
     added_ms = statistics.median(through_ms) - statistics.median(direct_ms)
     return cost.cpu_s / CALLS * 1e3, added_ms, statistics.quantiles(through_ms, n=20)[-1]
 
 
-def _own_round(gateway: Grown, there: Client) -> tuple[float, float]:
+def _measure_own_round(gateway: Grown, there: Client) -> tuple[float, float]:
     """Return the CPU time of a call of the gateway's own tool, and its time at the median, in milliseconds."""
     with gateway.counted() as cost:
-        took_ms = [_called(there, "/mcp", _OWN, number) for number in range(CALLS)]
+        took_ms = [_call_tool(there, "/mcp", _OWN, number) for number in range(CALLS)]
     return cost.cpu_s / CALLS * 1e3, statistics.median(took_ms)
 
 
-def _listed(folder: Path, count: int) -> None:
+def _measure_list(folder: Path, count: int) -> None:
     """Measure the whole list of so many tools, in pages."""
     with _gateway(folder, ["here"], tools=count) as (gateway, _), Client(gateway.port) as client:
         with gateway.counted() as cost:
@@ -168,10 +170,12 @@ def _listed(folder: Path, count: int) -> None:
         with gateway.measured() as held:
             for _ in range(10):
                 _list(client)
-    told("the whole list of tools for an MCP client", f"{count} tools", f"{cost.cpu_s * 100:.1f} ms of CPU", held.held)
+    print_row(
+        "the whole list of tools for an MCP client", f"{count} tools", f"{cost.cpu_s * 100:.1f} ms of CPU", held.held
+    )
 
 
-def _many(folder: Path, *, services: int, clients: int, calls: int) -> None:
+def _measure_many(folder: Path, *, services: int, clients: int, calls: int) -> None:
     """Measure many calls at once, beside calls of a server that never answers; in turn with the gateway's own tool."""
     names = [f"s{number:02}" for number in range(services)]
     tools = {
@@ -183,7 +187,7 @@ def _many(folder: Path, *, services: int, clients: int, calls: int) -> None:
         for what in list(tools) * MANY_ROUNDS:
             with gateway.measured() as cost:
                 wrong, took_s, slowest_s = asyncio.run(
-                    _at_once(gateway.port, tools[what], clients=clients, calls=calls)
+                    _call_at_once(gateway.port, tools[what], clients=clients, calls=calls)
                 )
                 with Client(gateway.port) as client:
                     client.ask(get("/health/ready"))
@@ -193,28 +197,30 @@ def _many(folder: Path, *, services: int, clients: int, calls: int) -> None:
         took_s, slowest_s, _, cpu_ms, held_ms = min(measured)
         facts = f"{sum(wrong for _, _, wrong, *_ in measured)} lost or crossed; of {MANY_ROUNDS} rounds the calmest: "
         facts += f"{took_s:.1f} s ({calls / took_s:.0f} a second), the slowest {slowest_s:.1f} s"
-        told(what, size, f"{facts}; {cpu_ms:.1f} ms of CPU a call", f"{held_ms:.0f} ms")  # of steps that came at once
+        print_row(
+            what, size, f"{facts}; {cpu_ms:.1f} ms of CPU a call", f"{held_ms:.0f} ms"
+        )  # of steps that came at once
 
 
-async def _at_once(port: int, tools: Sequence[str], *, clients: int, calls: int) -> tuple[int, float, float]:
+async def _call_at_once(port: int, tools: Sequence[str], *, clients: int, calls: int) -> tuple[int, float, float]:
     """Return how many answers were wrong, the time of all calls, and that of the slowest."""
     limit = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=limit) as session:
 
-        async def called(tool: str, text: str) -> tuple[bool, float]:
+        async def call_timed(tool: str, text: str) -> tuple[bool, float]:
             body, began_s = _call(tool, text), time.monotonic()
-            async with session.post("/mcp", json=body, headers=_headers("tools/call", tool)) as answer:
+            async with session.post("/mcp", json=body, headers=_build_headers("tools/call", tool)) as answer:
                 found = orjson.loads(await answer.read())
             right = found.get("id") == text and found.get("result", {}).get("content") == [
                 {"type": "text", "text": text}
             ]
             return right, time.monotonic() - began_s
 
-        hanging = [asyncio.create_task(called(f"{DEAD}__tool0000", f"dead {number}")) for number in range(clients)]
+        hanging = [asyncio.create_task(call_timed(f"{DEAD}__tool0000", f"dead {number}")) for number in range(clients)]
         await asyncio.sleep(0.5)  # they are all under way
         began_s = time.monotonic()
         found = await asyncio.gather(
-            *(called(tools[n % len(tools)], f"{n} of {tools[n % len(tools)]}") for n in range(calls))
+            *(call_timed(tools[n % len(tools)], f"{n} of {tools[n % len(tools)]}") for n in range(calls))
         )
         took_s = time.monotonic() - began_s
         for task in hanging:
@@ -223,10 +229,10 @@ async def _at_once(port: int, tools: Sequence[str], *, clients: int, calls: int)
     return sum(not right for right, _ in found), took_s, max(slow_s for _, slow_s in found)
 
 
-def _called(client: Client, path: str, name: str, number: int) -> float:
+def _call_tool(client: Client, path: str, name: str, number: int) -> float:
     """Call a tool, and return how long that took, in milliseconds."""
     text = f"text {number}"
-    request, began_s = post(path, _call(name, text), _headers("tools/call", name)), time.perf_counter()
+    request, began_s = post(path, _call(name, text), _build_headers("tools/call", name)), time.perf_counter()
     answer = orjson.loads(client.ask(request))
     took_ms = (time.perf_counter() - began_s) * 1e3
     if answer["result"]["content"] != [{"type": "text", "text": text}]:
@@ -239,7 +245,7 @@ def _list(client: Client) -> list[Json]:
     params: Json = {"_meta": _META}
     while True:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
-        page = orjson.loads(client.ask(post("/mcp", body, _headers("tools/list"))))["result"]
+        page = orjson.loads(client.ask(post("/mcp", body, _build_headers("tools/list"))))["result"]
         found += page["tools"]
         if "nextCursor" not in page:
             return found
@@ -251,7 +257,7 @@ def _call(name: str, text: str) -> Json:
     return {"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params}
 
 
-def _headers(method: str, name: str | None = None) -> dict[str, str]:
+def _build_headers(method: str, name: str | None = None) -> dict[str, str]:
     named = {} if name is None else {"Mcp-Name": name}
     accepted = "application/json, text/event-stream"
     return {"Accept": accepted, "MCP-Protocol-Version": _VERSION, "Mcp-Method": method, **named}

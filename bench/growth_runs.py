@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bench.grown import Client, Grown, Json, chat, post, told
+from bench.grown import Client, Grown, Json, build_chat, post, print_row
 from bench.model import ROUNDS, Model
 
 CHAT = "/context/v1/chat/completions"
@@ -31,14 +31,14 @@ def measure(folder: Path, *, recovered: Sequence[int], listeners: Sequence[int],
     """Print the rows."""
     with Model() as model:
         for count in recovered:
-            _recovery(folder / f"recovery{count}", model, count)
+            _measure_recovery(folder / f"recovery{count}", model, count)
         for count in listeners:
-            _listening(folder / f"listeners{count}", model, count)
+            _measure_listening(folder / f"listeners{count}", model, count)
         for count in finished:
-            _kept(folder / f"finished{count}", model, count)
+            _measure_kept(folder / f"finished{count}", model, count)
 
 
-def config(folder: Path, model_port: int) -> Json:
+def build_config(folder: Path, model_port: int) -> Json:
     """Return a configuration: the chain `assistant`, with files in `folder`."""
     files = folder / "files"
     files.mkdir(parents=True)
@@ -48,27 +48,27 @@ def config(folder: Path, model_port: int) -> Json:
     return {"upstreams": [upstream], "tools": {"file_operations": {"roots": [str(files)]}}}
 
 
-def _recovery(folder: Path, model: Model, count: int) -> None:
+def _measure_recovery(folder: Path, model: Model, count: int) -> None:
     """Measure the recovery of runs that were killed between a call and the model's next word.
 
     All but one are copies of that one.
     """
-    with Grown(folder, config(folder, model.port)) as gateway:
-        model.hold(holds=True)
+    with Grown(folder, build_config(folder, model.port)) as gateway:
+        model.hold_answers(holds=True)
         with Client(gateway.port) as client:
-            client.send(post(CHAT, chat(f"{ROUNDS}1 killed")))
-            _until(gateway.store, _OPEN, table="steps")
+            client.send(post(CHAT, build_chat(f"{ROUNDS}1 killed")))
+            _wait_until_counted(gateway.store, _OPEN, table="steps")
             gateway.kill()
         _copy(gateway.store, count)
-        model.hold(holds=False)
+        model.hold_answers(holds=False)
         began_s = time.perf_counter()
         gateway.start()
         with gateway.measured() as cost:
-            _until(gateway.store, _LEFT, table="runs")
+            _wait_until_counted(gateway.store, _LEFT, table="runs")
             took_s = time.perf_counter() - began_s
-            cpu_s = gateway.cpu_s()
+            cpu_s = gateway.read_cpu_s()
     figure = f"{took_s:.1f} s" + (" MISS" if took_s > RECOVERY_BAR_S else "") + f", {cpu_s:.1f} s of CPU"
-    told("recovery, with the start of the gateway", f"{count} runs", figure, cost.held)
+    print_row("recovery, with the start of the gateway", f"{count} runs", figure, cost.held)
 
 
 def _copy(store: Path, count: int) -> None:
@@ -85,7 +85,7 @@ def _copy(store: Path, count: int) -> None:
         connection.commit()
 
 
-def _until(store: Path, statement: str, *, table: str) -> None:
+def _wait_until_counted(store: Path, statement: str, *, table: str) -> None:
     """Wait until the table has a row and the statement counts none."""
     ends_s = time.monotonic() + WITHIN_S
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
@@ -100,23 +100,23 @@ def _until(store: Path, statement: str, *, table: str) -> None:
             time.sleep(0.05)
 
 
-def _listening(folder: Path, model: Model, count: int) -> None:
-    with Grown(folder, config(folder, model.port)) as gateway, _listeners(gateway.port, count) as heard:
-        _steps(gateway, "warm")
+def _measure_listening(folder: Path, model: Model, count: int) -> None:
+    with Grown(folder, build_config(folder, model.port)) as gateway, _listeners(gateway.port, count) as heard:
+        _measure_steps(gateway, "warm")
         with gateway.counted() as cost:
-            steps = _steps(gateway, "counted")
+            steps = _measure_steps(gateway, "counted")
         with gateway.measured() as held:
-            _steps(gateway, "held")
-        _all_heard(heard)
+            _measure_steps(gateway, "held")
+        _wait_until_all_heard(heard)
     each_ms = cost.cpu_s / steps * 1e3
     figure = f"{each_ms:.2f} ms" + (" MISS" if each_ms > STEP_BAR_MS else "")
-    told("a step with listeners", f"{count} WebSockets", figure, held.held)
+    print_row("a step with listeners", f"{count} WebSockets", figure, held.held)
 
 
-def _steps(gateway: Grown, name: str) -> int:
+def _measure_steps(gateway: Grown, name: str) -> int:
     with Client(gateway.port) as client:
         for number in range(REQUESTS):
-            client.ask(post(CHAT, chat(f"{ROUNDS}{STEPS} {name} {number}")))
+            client.ask(post(CHAT, build_chat(f"{ROUNDS}{STEPS} {name} {number}")))
     return REQUESTS * STEPS
 
 
@@ -127,7 +127,7 @@ def _listeners(port: int, count: int) -> Iterator[dict[socket.socket, int]]:
     over = threading.Event()
     with selectors.DefaultSelector() as selector:
         for _ in range(count):
-            connection = _websocket(port)
+            connection = _open_websocket(port)
             selector.register(connection, selectors.EVENT_READ)
             heard[connection] = 0
 
@@ -148,7 +148,7 @@ def _listeners(port: int, count: int) -> Iterator[dict[socket.socket, int]]:
                 connection.close()
 
 
-def _websocket(port: int) -> socket.socket:
+def _open_websocket(port: int) -> socket.socket:
     key = base64.b64encode(os.urandom(16)).decode()
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(
@@ -161,7 +161,7 @@ def _websocket(port: int) -> socket.socket:
     return connection
 
 
-def _all_heard(heard: dict[socket.socket, int]) -> None:
+def _wait_until_all_heard(heard: dict[socket.socket, int]) -> None:
     """Wait until all clients have the same number of bytes: all of them get the same events."""
     ends_s = time.monotonic() + 10
     while len(set(heard.values())) > 1 and time.monotonic() < ends_s:
@@ -170,16 +170,16 @@ def _all_heard(heard: dict[socket.socket, int]) -> None:
         raise SystemExit(f"bench: listeners got {sorted(set(heard.values()))} bytes")
 
 
-def _kept(folder: Path, model: Model, count: int, *, size_bytes: int = 5 << 20) -> None:
+def _measure_kept(folder: Path, model: Model, count: int, *, size_bytes: int = 5 << 20) -> None:
     """Measure the memory of finished runs, each with a call, so that a client that comes back would join it."""
-    with Grown(folder, config(folder, model.port)) as gateway:
+    with Grown(folder, build_config(folder, model.port)) as gateway:
         with Client(gateway.port) as client:
-            client.ask(post(CHAT, chat(f"{ROUNDS}1 first")))
-            before_mb = gateway.memory_mb()
+            client.ask(post(CHAT, build_chat(f"{ROUNDS}1 first")))
+            before_mb = gateway.read_memory_mb()
             with gateway.measured() as cost:
                 for number in range(count):
                     text = f"{number} lorem ipsum dolor " * (size_bytes // len(f"{number} lorem ipsum dolor "))
-                    client.ask(post(CHAT, chat(f"{ROUNDS}1 {text}")))
-        after_mb = gateway.memory_mb()
+                    client.ask(post(CHAT, build_chat(f"{ROUNDS}1 {text}")))
+        after_mb = gateway.read_memory_mb()
     each = f"{after_mb - before_mb:+.0f} MB; {cost.cpu_s / count * 1e3:.0f} ms of CPU each"
-    told("finished runs of 5 MB", f"{count} runs", each, cost.held)
+    print_row("finished runs of 5 MB", f"{count} runs", each, cost.held)

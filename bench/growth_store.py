@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bench.grown import told
+from bench.grown import print_row
 from gateway.aio.clock import SystemClock
 from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.contracts.storage.list_queries import NarrowedRuns
@@ -70,14 +70,14 @@ async def start(folder: Path, megabytes: int) -> None:
         began_s = time.perf_counter()
         await store.open()
         opened_s = time.perf_counter() - began_s
-        await asyncio.to_thread(_until_checked, place)
+        await asyncio.to_thread(_wait_until_checked, place)
         checked = f", checked after {time.perf_counter() - began_s:.2f} s" if end == "killed" else ""
-        told(f"start after an end that was {end}", f"{megabytes} MB", f"{opened_s * 1e3:.0f} ms{checked}")
+        print_row(f"start after an end that was {end}", f"{megabytes} MB", f"{opened_s * 1e3:.0f} ms{checked}")
         await store.close()
     place.unlink()
 
 
-def _until_checked(place: Path) -> None:
+def _wait_until_checked(place: Path) -> None:
     while read_finding(str(place)) is not None:
         time.sleep(0.01)
 
@@ -114,10 +114,10 @@ async def prune(folder: Path, runs: int) -> None:
 
     writing = asyncio.create_task(write())
     with timed() as took:
-        gone = await Pruner(store, owner="bench", clock=SystemClock()).prune()
+        gone = await Pruner(store, owner="bench", clock=SystemClock()).prune_rows()
     writing.cancel()
     waits.sort()
-    told(
+    print_row(
         f"pruning, {gone} rows",
         f"{runs} runs",
         f"{took[0]:.1f} s; a write waits {statistics.median(waits) * 1e3:.1f} ms, p99 "
@@ -128,7 +128,7 @@ async def prune(folder: Path, runs: int) -> None:
     place.unlink()
 
 
-async def look(folder: Path, pending: int) -> None:
+async def measure_look(folder: Path, pending: int) -> None:
     """Measure a look for runs that may go on, among runs that wait for a person."""
     place = folder / "look.db"
     fill(place, pending, state="awaiting_approval", at_s=time.time())
@@ -145,12 +145,12 @@ async def look(folder: Path, pending: int) -> None:
                 run_id=None,
                 limit=20,
             )
-    told("a look for runs that may go on", f"{pending} pending", f"{took[0] * 10:.2f} ms")
+    print_row("a look for runs that may go on", f"{pending} pending", f"{took[0] * 10:.2f} ms")
     await store.close()
     place.unlink()
 
 
-async def lists(folder: Path, runs: int) -> None:
+async def measure_lists(folder: Path, runs: int) -> None:
     """Measure the pages of narrowed runs, of urgent approvals, and the counts of what waits."""
     place = folder / "lists.db"
     fill(place, runs, state="completed", at_s=time.time() - 1000)
@@ -160,14 +160,14 @@ async def lists(folder: Path, runs: int) -> None:
     for wanted in _WANTED:
         with timed() as took:
             for _ in range(20):
-                await store.runs(tenant="default", limit=200, **wanted)
+                await store.list_runs(tenant="default", limit=200, **wanted)
         named = ", ".join(f"{name} {value}" for name, value in wanted.items()) or "all"
-        told(f"a page of runs: {named}", f"{runs} runs", f"{took[0] * 50:.1f} ms")
+        print_row(f"a page of runs: {named}", f"{runs} runs", f"{took[0] * 50:.1f} ms")
     with timed() as took:
         for _ in range(20):
-            await store.approvals(tenant="default", state="pending", order="urgency", limit=200)
+            await store.list_approvals(tenant="default", state="pending", order="urgency", limit=200)
             await store.tally(tenant="default")
-    told("a page of urgent approvals, and the counts of what waits", f"{runs} runs", f"{took[0] * 50:.1f} ms")
+    print_row("a page of urgent approvals, and the counts of what waits", f"{runs} runs", f"{took[0] * 50:.1f} ms")
     await store.close()
     place.unlink()
 
@@ -204,6 +204,6 @@ def measure(folder: Path, *, runs: Sequence[int], megabytes: Sequence[int]) -> N
     for size in megabytes:
         asyncio.run(start(folder, size))
     for count in runs:
-        asyncio.run(look(folder, min(count, 10_000)))
+        asyncio.run(measure_look(folder, min(count, 10_000)))
         asyncio.run(prune(folder, count))
-        asyncio.run(lists(folder, count))
+        asyncio.run(measure_lists(folder, count))

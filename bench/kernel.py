@@ -26,7 +26,7 @@ def process_family(root: int) -> list[int]:
     return sorted(family)
 
 
-def cpu_s(processes: list[int]) -> float:
+def read_cpu_s(processes: list[int]) -> float:
     """Return the CPU time of all threads, from the scheduler's nanoseconds: the ticks of `stat` are too coarse."""
     spent_ns = 0
     for process in processes:
@@ -36,7 +36,7 @@ def cpu_s(processes: list[int]) -> float:
     return spent_ns / 1e9
 
 
-def memory_mb(processes: list[int]) -> float:
+def read_memory_mb(processes: list[int]) -> float:
     """Return the proportional set size: pages shared by several workers count once."""
     size_kib = 0
     for process in processes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from bench.mcp_tools import tools
+from bench.mcp_tools import build_tools
 
 DEAD: Final = "dead"
 
@@ -19,9 +19,9 @@ DEAD: Final = "dead"
 def main() -> None:
     """Serve until the process is terminated."""
     port, count = map(int, sys.argv[1:])
-    listed = [{**tool, "inputSchema": {"type": "object"}} for tool in tools(count)]
+    listed = [{**tool, "inputSchema": {"type": "object"}} for tool in build_tools(count)]
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer_request(request: web.Request) -> web.Response:
         message: dict[str, Any] = orjson.loads(await request.read())
         if "id" not in message:
             return web.Response(status=202)
@@ -41,16 +41,16 @@ def main() -> None:
             result = {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
         elif method != "ping":
             error = {"code": -32601, "message": "unknown"}
-            return _json({"jsonrpc": "2.0", "id": message["id"], "error": error})
-        return _json({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            return _build_json_answer({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return _build_json_answer({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     logging.disable()
     server = web.Application()
-    server.router.add_post("/{name}", answer)
+    server.router.add_post("/{name}", answer_request)
     web.run_app(server, host="127.0.0.1", port=port, print=None, access_log=None, backlog=1024)
 
 
-def _json(message: dict[str, Any]) -> web.Response:
+def _build_json_answer(message: dict[str, Any]) -> web.Response:
     return web.Response(body=orjson.dumps(message), content_type="application/json")
 
 

@@ -11,7 +11,7 @@ _SCHEMA: Final = {
 }
 
 
-def tools(count: int) -> list[dict[str, Any]]:
+def build_tools(count: int) -> list[dict[str, Any]]:
     """Return the definitions of so many tools."""
     return [
         {
@@ -25,7 +25,7 @@ def tools(count: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Answer until standard input ends."""
-    listed = tools(int(sys.argv[1]))
+    listed = build_tools(int(sys.argv[1]))
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
         if "id" not in message:

@@ -39,12 +39,12 @@ class Model:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._call(self._leave())
+        self._call(self._cancel_connections())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def hold(self, *, holds: bool) -> None:
+    def hold_answers(self, *, holds: bool) -> None:
         """Hold all answers from now on, or release them, also those that are held already."""
         self._loop.call_soon_threadsafe(self._free.clear if holds else self._free.set)
 
@@ -55,7 +55,7 @@ class Model:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26, backlog=4096)
         self.port = server.sockets[0].getsockname()[1]
 
-    async def _leave(self) -> None:
+    async def _cancel_connections(self) -> None:
         """Cancel all connections."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -71,15 +71,15 @@ class Model:
                     continue
                 size = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
                 self.asked = await reader.readexactly(size)
-                text = await self._text(json.loads(self.asked)["messages"])
+                text = await self._build_text(json.loads(self.asked)["messages"])
                 writer.write(_HEAD)
-                writer.write(_frame({"role": "assistant", "content": text}, None) + _frame({}, "stop"))
-                writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+                writer.write(_format_frame({"role": "assistant", "content": text}, None) + _format_frame({}, "stop"))
+                writer.write(_build_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
                 await writer.drain()
         except (EOFError, ConnectionError):
             writer.close()
 
-    async def _text(self, messages: list[dict[str, Any]]) -> str:
+    async def _build_text(self, messages: list[dict[str, Any]]) -> str:
         begins = (ROUNDS, WRITES)
         asked = max(at for at, message in enumerate(messages) if str(message["content"]).startswith(begins))
         words = str(messages[asked]["content"])
@@ -97,10 +97,10 @@ def _call(number: int, words: str) -> str:
     return json.dumps({"tool": "file_operations", "parameters": parameters, "terminate": False})
 
 
-def _frame(delta: dict[str, str], finish: str | None) -> bytes:
+def _format_frame(delta: dict[str, str], finish: str | None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return _chunk(b"data: " + json.dumps({**_CHUNK, "choices": [choice]}).encode() + b"\n\n")
+    return _build_chunk(b"data: " + json.dumps({**_CHUNK, "choices": [choice]}).encode() + b"\n\n")
 
 
-def _chunk(data: bytes) -> bytes:
+def _build_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)

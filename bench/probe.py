@@ -25,18 +25,18 @@ def main() -> None:
     port, root = map(int, sys.argv[1:])
     held_ms = waited_ms = 0.0
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        _ask(connection)
-        worker = _server_of(connection, kernel.process_family(root))
+        _request_probe(connection)
+        worker = _find_server(connection, kernel.process_family(root))
         print("ready", flush=True)
         while not select.select([sys.stdin], [], [], _EVERY_S)[0]:
-            before_s, began_s = _loop_s(worker), time.perf_counter()
-            _ask(connection)
+            before_s, began_s = _read_loop_s(worker), time.perf_counter()
+            _request_probe(connection)
             waited_ms = max(waited_ms, (time.perf_counter() - began_s) * 1e3)
-            held_ms = max(held_ms, (_loop_s(worker) - before_s) * 1e3)
+            held_ms = max(held_ms, (_read_loop_s(worker) - before_s) * 1e3)
     print(json.dumps({"held_ms": held_ms, "waited_ms": waited_ms}))
 
 
-def _ask(connection: socket.socket) -> None:
+def _request_probe(connection: socket.socket) -> None:
     connection.sendall(_QUESTION)
     answer = b""
     while not answer.endswith(b"}") and not answer.endswith(b"}\n"):
@@ -45,12 +45,12 @@ def _ask(connection: socket.socket) -> None:
         answer += data
 
 
-def _loop_s(worker: int) -> float:
+def _read_loop_s(worker: int) -> float:
     """Return the CPU time of the main thread, which runs the event loop."""
     return int(Path(f"/proc/{worker}/task/{worker}/schedstat").read_text().split()[0]) / 1e9
 
 
-def _server_of(connection: socket.socket, family: list[int]) -> int:
+def _find_server(connection: socket.socket, family: list[int]) -> int:
     """Return the process that has the other end of this connection."""
     ours, theirs = (f"0100007F:{port:04X}" for _, port in (connection.getsockname(), connection.getpeername()))
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]

@@ -80,19 +80,19 @@ class Round:
             self._stack.callback(running.stop)
             row = self.rows[system.name] = {}
             try:
-                row["ready_s"] = running.await_ready(SATURATED.request(system.port))
+                row["ready_s"] = running.await_ready(SATURATED.build_request(system.port))
             except NotReadyError as failure:
                 self.failures.append(f"{system.name}: {failure}")
                 continue
             time.sleep(SETTLE_S)
-            row["idle_mb"] = kernel.memory_mb(running.processes)
+            row["idle_mb"] = kernel.read_memory_mb(running.processes)
             running.freeze()
             self._running.append(running)
 
     def measure(self, *, open_streams: bool) -> None:
         for key, workload, per in CPU_MEASURES:
             for running in self._running:
-                self._cpu(running, key=key, workload=workload, per=per)
+                self._measure_cpu(running, key=key, workload=workload, per=per)
         direct_us = self._client.run(LOW_LOAD, system=None, seconds=self._seconds).p50_us
         for running in self._running:
             with self._turn(running, key="added_p50_us") as row:
@@ -100,13 +100,15 @@ class Round:
                 row["added_p50_us"] = outcome.p50_us - direct_us
         for running in self._running if open_streams else ():
             with self._turn(running, key="streams_mb") as row:
-                row["streams_mb"] = self._client.memory_mb_while(STREAMS_OPEN, system=running, seconds=self._hold_s)
-        self._context([running for running in self._running if running.system.context])
+                row["streams_mb"] = self._client.measure_memory_mb_while(
+                    STREAMS_OPEN, system=running, seconds=self._hold_s
+                )
+        self._measure_context([running for running in self._running if running.system.context])
 
-    def _context(self, systems: Sequence[Running]) -> None:
+    def _measure_context(self, systems: Sequence[Running]) -> None:
         for key, workload, per in CONTEXT_MEASURES:
             for running in systems:
-                self._cpu(running, key=key, workload=workload, per=per)
+                self._measure_cpu(running, key=key, workload=workload, per=per)
         direct_us = self._client.run(FIRST_TEXTS, system=None, seconds=self._seconds).first_us if systems else 0.0
         for running in systems:
             with self._turn(running, key="first_us") as row:
@@ -114,7 +116,7 @@ class Round:
                 row["first_us"] = outcome.first_us - direct_us
                 row["text_us"] = outcome.text_us
 
-    def _cpu(self, running: Running, *, key: str, workload: Workload, per: str) -> None:
+    def _measure_cpu(self, running: Running, *, key: str, workload: Workload, per: str) -> None:
         with self._turn(running, key=key) as row:
             self._client.run(workload, system=running, seconds=self._seconds / 4)
             outcome = self._client.run(workload, system=running, seconds=self._seconds)

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from bench import systems
-from bench.bar import REFERENCE, Figures, bar_table, figures_table
-from bench.gate import gate_table
+from bench.bar import REFERENCE, Figures, format_bar_table, format_figures_table
+from bench.gate import format_gate_table
 from bench.rounds import Round
 from bench.systems import Running, System
 from bench.workloads import SATURATED, Client
@@ -94,26 +94,26 @@ def prepare_machine() -> int:
     return cores[1]
 
 
-def systems_to_measure(options: Options, *, folder: Path, upstream_port: int) -> list[System]:
-    named = [systems.named(argument, upstream_port=upstream_port) for argument in options.suts]
-    reference = systems.nginx(folder, upstream_port=upstream_port)
+def choose_systems(options: Options, *, folder: Path, upstream_port: int) -> list[System]:
+    named = [systems.parse_named_system(argument, upstream_port=upstream_port) for argument in options.suts]
+    reference = systems.build_nginx(folder, upstream_port=upstream_port)
     chosen = [reference] if reference else []
     if not any(system.name == "gateway" for system in named):
-        chosen.append(systems.gateway(folder, upstream_port=upstream_port, keys=options.keys))
+        chosen.append(systems.build_gateway(folder, upstream_port=upstream_port, keys=options.keys))
     return chosen + named
 
 
 def measure(options: Options, *, folder: Path, core: int) -> tuple[Figures, list[str]]:
     """Run all rounds, every other one in reversed order. Return the figures, and notes on failures."""
     upstream_port = systems.free_port()
-    chosen = systems_to_measure(options, folder=folder, upstream_port=upstream_port)
+    chosen = choose_systems(options, folder=folder, upstream_port=upstream_port)
     upstream = System("mock", (str(folder / "mock_upstream"), str(upstream_port)), upstream_port)
     figures, notes, disturbed = Figures(), list[str](), list[float]()
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
         mock = Running(upstream, core=min(os.sched_getaffinity(0)), folder=folder)
         try:
-            mock.await_ready(SATURATED.request(upstream_port))
+            mock.await_ready(SATURATED.build_request(upstream_port))
             client = Client(folder / "load", upstream=mock)
             with Round(client, seconds=options.seconds, hold_s=options.hold_s) as turns:
                 turns.start(chosen if number % 2 == 0 else chosen[::-1], core=core, folder=folder)
@@ -138,14 +138,14 @@ def main(arguments: Sequence[str]) -> int:
         compile_programs(folder)
         figures, notes = measure(options, folder=folder, core=core)
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.release()}, one core for the system"
-    print(f"\n{machine}; {options.rounds} rounds of {options.seconds:g} s\n\n{figures_table(figures)}")
+    print(f"\n{machine}; {options.rounds} rounds of {options.seconds:g} s\n\n{format_figures_table(figures)}")
     for system in figures.rows:
         if system != REFERENCE:
-            print(f"\n{bar_table(figures, system)}")
+            print(f"\n{format_bar_table(figures, system)}")
     if REFERENCE not in figures.rows:
         notes.insert(0, f"{REFERENCE} is not installed, so there are no ratios to it: apt-get install nginx-light")
     print("\n" + "\n".join(notes))
-    print(f"\n{gate_table()}")
+    print(f"\n{format_gate_table()}")
     if options.json_file:
         kept = {"machine": machine, "rounds": figures.rows, "notes": notes}
         options.json_file.write_text(json.dumps(kept, indent=1) + "\n")

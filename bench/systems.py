@@ -84,7 +84,7 @@ class Running:
         answer = "nothing listens"
         while time.monotonic() < self._began_s + READY_WITHIN_S and self._process.poll() is None:
             with suppress(OSError):
-                answer = status_line(self.system.port, probe)
+                answer = read_status_line(self.system.port, probe)
                 if " 200 " in answer:
                     return time.monotonic() - self._began_s
             time.sleep(0.005)
@@ -119,14 +119,14 @@ class Running:
                 self._process.wait(grace_s)
 
 
-def status_line(port: int, request: bytes) -> str:
+def read_status_line(port: int, request: bytes) -> str:
     """Return the first line of the answer to one raw request."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline().decode("latin-1").strip()
 
 
-def gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
+def build_gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
     """Return this checkout's gateway, all features of its lanes on. Without `keys` it forwards the client's own key."""
     port = free_port()
     upstream = {"name": "mock", "base_url": f"http://127.0.0.1:{upstream_port}/v1"}
@@ -145,7 +145,7 @@ def gateway(folder: Path, *, upstream_port: int, keys: bool) -> System:
     return System("gateway", command, port, context=True)
 
 
-def named(argument: str, *, upstream_port: int) -> System:
+def parse_named_system(argument: str, *, upstream_port: int) -> System:
     """Return a system of the command line: NAME=COMMAND with {port} and {upstream_port}."""
     name, equals, command = argument.partition("=")
     if not (name and equals and command):
@@ -155,7 +155,7 @@ def named(argument: str, *, upstream_port: int) -> System:
     return System(name, tuple(shlex.split(filled)), port)
 
 
-def nginx(folder: Path, *, upstream_port: int) -> System | None:
+def build_nginx(folder: Path, *, upstream_port: int) -> System | None:
     """Return nginx as a reverse proxy that streams, or None if it is not installed."""
     program = shutil.which("nginx") or shutil.which("nginx", path=SBIN)
     if program is None:

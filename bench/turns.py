@@ -9,7 +9,7 @@ from bench.grown import Grown
 Spent: TypeAlias = Callable[[Grown], float]
 
 
-def in_turns(gateways: Mapping[str, Grown], spent: Spent, *, rounds: int) -> dict[str, list[float]]:
+def measure_in_turns(gateways: Mapping[str, Grown], spent: Spent, *, rounds: int) -> dict[str, list[float]]:
     """Return the microseconds of CPU of a request to each gateway, by rounds. Every other round goes in reverse order.
 
     One more round comes before them: it warms up.

@@ -42,9 +42,9 @@ class Workload:
     rate: int = 0
     key: str = CLIENT_KEY
 
-    def request(self, port: int) -> bytes:
+    def build_request(self, port: int) -> bytes:
         """Return the request as openai-python sends it."""
-        body = json.dumps(self._body()).encode()
+        body = json.dumps(self._build_body()).encode()
         head = (
             f"POST {self.path} HTTP/1.1\r\n"
             f"Host: 127.0.0.1:{port}\r\n"
@@ -68,7 +68,7 @@ class Workload:
         )
         return head.encode() + body
 
-    def _body(self) -> dict[str, object]:
+    def _build_body(self) -> dict[str, object]:
         if self.path.endswith("/embeddings"):
             return {"input": USER_PROMPT, "model": self.model, "encoding_format": "float"}
         more: dict[str, object] = {"model": self.model, "temperature": 0.7, "stream": self.stream}
@@ -133,12 +133,12 @@ class Client:
         again = self._run_once(workload, system=system, seconds=seconds)
         return min(outcome, again, key=lambda each: each.disturbed_share)
 
-    def memory_mb_while(self, workload: Workload, *, system: Running, seconds: float) -> float:
+    def measure_memory_mb_while(self, workload: Workload, *, system: Running, seconds: float) -> float:
         """Return the system's memory a second before the end of a run that keeps all its connections streaming."""
         load = self._start(workload, port=system.system.port, seconds=seconds)
         time.sleep(seconds - 1)
-        size_mb = kernel.memory_mb(system.processes)
-        seen = self._result(load)
+        size_mb = kernel.read_memory_mb(system.processes)
+        seen = self._read_result(load)
         if seen["streaming"] < workload.connections:
             raise LoadError(f"only {seen['streaming']} of {workload.connections} streams were open")
         return size_mb
@@ -146,13 +146,18 @@ class Client:
     def _run_once(self, workload: Workload, *, system: Running | None, seconds: float) -> Outcome:
         target, own = system or self._upstream, system.processes if system else []
         bench = self._upstream.processes
-        own_s, bench_s, machine, began_s = kernel.cpu_s(own), kernel.cpu_s(bench), kernel.MachineTime.read(), used_s()
+        own_s, bench_s, machine, began_s = (
+            kernel.read_cpu_s(own),
+            kernel.read_cpu_s(bench),
+            kernel.MachineTime.read(),
+            read_used_s(),
+        )
         began = time.monotonic()
-        seen = self._result(self._start(workload, port=target.system.port, seconds=seconds))
+        seen = self._read_result(self._start(workload, port=target.system.port, seconds=seconds))
         elapsed_s = time.monotonic() - began
         now = kernel.MachineTime.read()
-        cpu_s = kernel.cpu_s(own) - own_s
-        explained_s = cpu_s + kernel.cpu_s(bench) - bench_s + used_s() - began_s
+        cpu_s = kernel.read_cpu_s(own) - own_s
+        explained_s = cpu_s + kernel.read_cpu_s(bench) - bench_s + read_used_s() - began_s
         foreign_s = max(0.0, now.busy_s - machine.busy_s - explained_s) + now.stolen_s - machine.stolen_s
         return Outcome(
             requests=int(seen["requests"]),
@@ -168,11 +173,11 @@ class Client:
         command = [str(self._program), str(port), str(workload.connections), str(seconds), str(workload.rate)]
         load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert load.stdin is not None
-        load.stdin.write(workload.request(port))
+        load.stdin.write(workload.build_request(port))
         load.stdin.close()
         return load
 
-    def _result(self, load: "subprocess.Popen[bytes]") -> dict[str, float]:
+    def _read_result(self, load: "subprocess.Popen[bytes]") -> dict[str, float]:
         assert load.stdout is not None
         with load, load.stdout:
             seen = json.loads(load.stdout.read())
@@ -182,7 +187,7 @@ class Client:
         return result
 
 
-def used_s() -> float:
+def read_used_s() -> float:
     """Return the CPU time of this script and of the load clients that have ended."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

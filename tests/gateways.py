@@ -166,14 +166,14 @@ class Stopwatch:
 
 async def all_workers(gateway: GatewayProcess) -> list[processes.Process]:
     """The worker processes of a gateway that has several, once all of them serve: one answers before the others do."""
-    await until(lambda: "is ready" in gateway.stdout_text())
+    await until(lambda: "is ready" in gateway.read_stdout())
     return workers_of(gateway)
 
 
 def workers_of(gateway: GatewayProcess) -> list[processes.Process]:
     """The worker processes that there are now."""
-    leader = processes.living_process(gateway.pid)
-    return [] if leader is None else sorted(processes.family(leader) - {leader}, key=lambda process: process.pid)
+    leader = processes.find_living_process(gateway.pid)
+    return [] if leader is None else sorted(processes.list_family(leader) - {leader}, key=lambda process: process.pid)
 
 
 class Usage:

@@ -42,11 +42,11 @@ def busy() -> Metrics:
     """Every kind of number, counted at least once."""
     metrics = Metrics()
     tally = metrics.route("/v1/", "passthrough")
-    tally.codes("POST")[200] += 3
+    tally.count_codes("POST")[200] += 3
     tally.answered.observe(0.5)
     tally.streamed.observe(100.0)
     tally.overhead.observe(0.0002)
-    upstream = metrics.upstream("openai")
+    upstream = metrics.get_upstream("openai")
     upstream.outcomes["ok"] += 2
     upstream.retries["stale"] += 1
     upstream.first_byte.observe(0.02)

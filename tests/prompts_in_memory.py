@@ -16,13 +16,13 @@ class PromptsInMemory:
         self.broken = False
         self.changes = 0
 
-    async def all_prompts(self) -> list[StoredPrompt]:
+    async def list_all_prompts(self) -> list[StoredPrompt]:
         return [self.kept[key] for key in sorted(self.kept)]
 
-    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> list[StoredPrompt]:
+    async def list_prompts(self, *, tenant: str, after: str = "", limit: int) -> list[StoredPrompt]:
         return [self.kept[key] for key in sorted(self.kept) if tenant == key[1] and key[0] > after][:limit]
 
-    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
+    async def get_prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
         self.asked.append(prompt_id)
         found = self.kept.get((prompt_id, tenant))
         await self.gate.wait()
@@ -42,7 +42,7 @@ class PromptsInMemory:
         self.changes += 1
         return self.kept.pop((prompt_id, tenant), None) is not None
 
-    async def generation(self) -> int:
+    async def get_generation(self) -> int:
         return self.changes
 
     def _check(self) -> None:

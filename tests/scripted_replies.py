@@ -68,4 +68,4 @@ async def stepping(reply: Reply) -> AsyncIterator[AsyncIterator[Chunk]]:
 
 def whole(chunk: Chunk) -> Json:
     """A chunk as a client gets it, where it is a piece of text alone."""
-    return made.delta({"content": chunk}) if isinstance(chunk, str) else chunk
+    return made.build_delta({"content": chunk}) if isinstance(chunk, str) else chunk

@@ -8,10 +8,10 @@ import pytest
 from metrics_page import busy_context
 from upstream.groups import group
 
-from gateway.cli.commands import leaves
-from gateway.cli.main import _parser
+from gateway.cli.commands import iterate_leaf_commands
+from gateway.cli.main import _build_parser
 from gateway.contracts.errors import CODES
-from gateway.lanes.upstream_metrics import gauges
+from gateway.lanes.upstream_metrics import build_gauges
 from gateway.registry.loader import find_plugin
 from gateway.telemetry.exposition import Exposition
 from gateway.testing.clock import ManualClock
@@ -50,7 +50,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         for path in (b"/v1/models", b"/mcp/services"):
             await client.send(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
             await client.read_response()
-        upstream = gateway.metrics.upstream("demo")
+        upstream = gateway.metrics.get_upstream("demo")
         upstream.retries["stale"] += 1
         upstream.refused["busy"] += 1
         upstream.ejections["127.0.0.1:1", "breaker"] += 1
@@ -59,10 +59,10 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         several = group("ab", ManualClock())
         several.members[0].answers.last_status = "200"
         several.checks = HealthChecks(several, HealthRules())
-        gateway.metrics.sources.append(lambda: gauges((several,)))
+        gateway.metrics.sources.append(lambda: build_gauges((several,)))
         gateway.metrics.deadlines["head"] += 1
         gateway.metrics.further.append(busy_context().collect_counts)
-        page = (await Exposition(gateway.metrics).page()).decode()
+        page = (await Exposition(gateway.metrics).build_page()).decode()
     families = set(re.findall(r"^# TYPE (gateway_\w+) ", page, re.MULTILINE))
     assert families == set(documented)
     for name, labels in documented.items():
@@ -76,7 +76,7 @@ def test_every_command_is_documented() -> None:
     """docs/commands.md has a row for each word behind `gateway`, with the words below it."""
     page = (ROOT / "docs/commands.md").read_text().partition("\n## All commands\n")[2]
     rows = re.findall(r"^\| (`gateway .*?) \| ", page, re.MULTILINE)
-    for path, _ in leaves(_parser()):
+    for path, _ in iterate_leaf_commands(_build_parser()):
         word, below = path[0], " ".join(path[1:])
         found = " ".join(row for row in rows if re.match(rf"`gateway {word}\b", row))
         assert found and re.search(rf"\b{below}\b", found), path

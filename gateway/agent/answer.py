@@ -18,7 +18,13 @@ from gateway.contracts.exchange import ANSWER_CHARS, Chunk, Emit, Exchange, Paus
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import names_sources, wants_text
-from gateway.dialects.extra_message_fields import ECHOED, FieldAccumulator, MessageFields, TooDeepError, safe
+from gateway.dialects.extra_message_fields import (
+    ECHOED,
+    FieldAccumulator,
+    MessageFields,
+    TooDeepError,
+    remove_approval_ids,
+)
 from gateway.dialects.id_scrubbing import Defuser
 from gateway.dialects.message_identity import TEXT_PARTS, get_content_text
 from gateway.dialects.usage import TurnUsage
@@ -107,7 +113,7 @@ class AnswerReader:
 
         await reply.stream(take)
         if rest := self._further.beside.end_round():
-            emit(chunks.delta(rest))
+            emit(chunks.build_delta(rest))
 
     def finish(self) -> tuple[str, Outcome]:
         """Return the text that was held back and turned out not to be a call, and the outcome of the answer."""
@@ -115,7 +121,7 @@ class AnswerReader:
         found = reject_inexact_calls(found, self._exact_tools)
         rest = self._defuser.feed(rest) + self._defuser.finish()
         if isinstance(found, CallGroup):
-            beside = self._echoed.whole()
+            beside = self._echoed.get_whole()
             if self._content_parts:
                 beside["content"] = self._content_parts
             found = replace(found, beside=beside)
@@ -148,7 +154,7 @@ class AnswerReader:
                     self._scanner.feed_function_call(value)
                 elif value is not None and key != "role":
                     self._add_shown_field(key, value, piece)
-        told = {**chunks.delta(piece), **about} if piece or about else {}
+        told = {**chunks.build_delta(piece), **about} if piece or about else {}
         return told, "".join(texts)
 
     def _add_shown_field(self, key: str, value: object, piece: Json) -> None:
@@ -173,7 +179,7 @@ class AnswerReader:
                 thought = self._further.beside.feed("reasoning_content", get_content_text(part.get("thinking")))
                 piece["reasoning_content"] = f"{piece.get('reasoning_content', '')}{thought or ''}"
             else:
-                piece.setdefault("content", []).append(safe(part))
+                piece.setdefault("content", []).append(remove_approval_ids(part))
         return "".join(texts)
 
 
@@ -201,7 +207,7 @@ class PlainAnswer:
                 return
             self._usage.read(chunk)
             self.has_sources = self.has_sources or names_sources(chunk)
-            for reason, delta in _choice_deltas(chunk):
+            for reason, delta in _iterate_choice_deltas(chunk):
                 self.reason = reason or self.reason
                 self._append(get_content_text(delta.get("content")))
 
@@ -250,7 +256,7 @@ def _discard_text(_text: str) -> str:
     return ""
 
 
-def _choice_deltas(chunk: Json) -> Iterator[tuple[str | None, Json]]:
+def _iterate_choice_deltas(chunk: Json) -> Iterator[tuple[str | None, Json]]:
     """Yield the finish reason and the delta of each choice of a chunk that belongs to the one answer."""
     for choice in chunk.get("choices") or ():
         if choice.get("index", 0) == 0:
@@ -261,7 +267,7 @@ def _take_changes(source: Json, keys: Iterable[str], known: Json) -> Json:
     """Return the fields that are new or have changed, and add them to `known`."""
     news = {key: source[key] for key in keys if source[key] is not None and known.get(key) != source[key]}
     known |= news
-    return {key: safe(value) for key, value in news.items()}
+    return {key: remove_approval_ids(value) for key, value in news.items()}
 
 
 def build_too_deep_error() -> GatewayError:
@@ -285,7 +291,7 @@ class OpenReply:
         if reply is not None:
             await reply.release()
 
-    def drop(self) -> None:
+    def drop_call(self) -> None:
         """End the current model call because its client is gone. The call is made again once a client is back."""
         self.is_dropped = True
         self._budget.interrupt()

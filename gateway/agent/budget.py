@@ -22,7 +22,7 @@ class TimeBudget:
         self._timer: asyncio.TimerHandle | None = None
         self._expired: Callable[[], None] = _do_nothing
         self._paused_s: float | None = None
-        self._limits: set[asyncio.Timeout] = set()  # of what runs `within`
+        self._limits: set[asyncio.Timeout] = set()  # of what runs `run_within`
 
     @property
     def left_s(self) -> float:
@@ -60,7 +60,7 @@ class TimeBudget:
             self._paused_s = None
             self.start(expired)
 
-    async def within(self, work: Awaitable[T]) -> T:
+    async def run_within(self, work: Awaitable[T]) -> T:
         """Return the result of `work`. Raises the error of `expiry` when the time is over, and cancels `work`."""
         # The timer that runs ends it: each call of the model would otherwise set a second one.
         limit = asyncio.timeout(max(self.left_s, 0.0) if self._timer is None else None)
@@ -76,7 +76,7 @@ class TimeBudget:
             self._limits.discard(limit)
 
     def interrupt(self) -> None:
-        """End each await of `within` now, as if the time were over."""
+        """End each await of `run_within` now, as if the time were over."""
         for limit in self._limits:
             if not limit.expired():
                 limit.reschedule(0.0)
@@ -91,6 +91,6 @@ def _do_nothing() -> None:
     """Do nothing: no timer has been started."""
 
 
-def timeout(limit_s: float, run_id: str) -> GatewayError:
+def build_timeout_error(limit_s: float, run_id: str) -> GatewayError:
     """Return the error of a run whose time is over."""
     return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")

@@ -84,7 +84,7 @@ class Effects:
             if approval is not None and approval.edited is not None:
                 arguments = orjson.dumps(planned.call.arguments).decode()
                 outcome = replace(outcome, shown=f"[A person changed the arguments to {arguments}]\n{outcome.shown}")
-            await self._finish(number, outcome, is_last=self.exchange.job.is_one_call)
+            await self._record_outcome(number, outcome, is_last=self.exchange.job.is_one_call)
             return outcome
         finally:
             await let_go()
@@ -110,7 +110,7 @@ class Effects:
             raise
         except GatewayError:
             if self.recorder.steps[number].state == "started":  # the run was lost behind that line
-                await self.recorder.late(number, "It did not run.")
+                await self.recorder.write_late_report(number, "It did not run.")
             raise
         return may_run
 
@@ -128,7 +128,7 @@ class Effects:
             equipment.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
         )
         try:
-            return await self.budget.within(asyncio.shield(work))
+            return await self.budget.run_within(asyncio.shield(work))
         except BaseException as error:
             left = isinstance(error, asyncio.CancelledError) and LOST not in error.args
             grace_s = TOOL_GRACE_S if left else 0.0
@@ -154,27 +154,27 @@ class Effects:
             self._abandon_call(number, work)
         outcome = _find_result(work)
         if outcome is not None and (ended or outcome.ok):  # a failure may be what stopping it led to
-            await self._finish(number, outcome)
+            await self._record_outcome(number, outcome)
         elif again:
-            self.recorder.again(number, self.recorder.steps[number].approval_id if goes_on else None)
+            self.recorder.reset_call(number, self.recorder.steps[number].approval_id if goes_on else None)
         else:
-            await self._finish(number, None)
+            await self._record_outcome(number, None)
 
     def _abandon_call(self, number: int, work: "asyncio.Task[CallOutcome]") -> None:
         """Stop waiting for a tool that does not end. The log records that, and its outcome if it ends after all."""
         which = f"the tool {self.recorder.steps[number].tool!r} of the run {self.exchange.id} (step {number})"
         log.error("%s was cancelled %g s ago and goes on: its outcome is unknown", which, TOOL_ENDS_S)
 
-        def tell(ended: "asyncio.Task[CallOutcome]") -> None:
+        def report_late_end(ended: "asyncio.Task[CallOutcome]") -> None:
             _going_on.discard(ended)
             outcome = _find_result(ended)
             how = "without a result" if outcome is None else "with a result" if outcome.ok else "with a failure"
             log.error("%s has ended after all, %s", which, how)
 
         _going_on.add(work)
-        work.add_done_callback(tell)
+        work.add_done_callback(report_late_end)
 
-    async def _finish(self, number: int, outcome: CallOutcome | None, *, is_last: bool = False) -> None:
+    async def _record_outcome(self, number: int, outcome: CallOutcome | None, *, is_last: bool = False) -> None:
         """Write down the outcome of a call, or leave it to the end of the run; None if it is unknown.
 
         Raises GatewayError: another owner has the run.
@@ -184,7 +184,7 @@ class Effects:
             self.counters.count("unknown_outcomes", tool=tool)
         try:
             ok = outcome is not None and outcome.ok
-            await self.recorder.finish(number, outcome, ok=ok, is_last=is_last)
+            await self.recorder.write_outcome(number, outcome, ok=ok, is_last=is_last)
         except GatewayError:
             self.counters.count("late_outcomes", tool=tool)
             raise

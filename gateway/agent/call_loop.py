@@ -11,7 +11,7 @@ from gateway.agent.loop import Action, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class CallLoop:
 
     def begin(self) -> Action:
         """Return the call as it was judged."""
-        found = FoundCall(model_name(self.call["tool"]), self.call["arguments"], False, vouched=False)
+        found = FoundCall(encode_model_name(self.call["tool"]), self.call["arguments"], False, vouched=False)
         return Execute((self.plan(found, self.new_id()),))
 
     def handle_answer(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
@@ -44,12 +44,12 @@ class CallLoop:
         (outcome,) = results
         return Finish(outcome.shown, "stop")
 
-    def snapshot(self) -> Json:
+    def take_snapshot(self) -> Json:
         """Return {}: all that happens is in the step of the call."""
         return {}
 
     def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
-        """Restore nothing, as `snapshot` has nothing."""
+        """Restore nothing, as `take_snapshot` has nothing."""
 
     @property
     def extra_fields(self) -> Json:
@@ -61,7 +61,7 @@ class CallLoop:
         """Return the number of calls that were requested."""
         return 1
 
-    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+    def build_request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Raise: no model is called."""
         raise AssertionError(
             f"a tool call would call a model, with {len(conversation)} messages and {len(body)} fields"

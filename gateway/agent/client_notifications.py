@@ -14,12 +14,12 @@ from gateway.approvals import texts
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import build_approval_view
 from gateway.contracts.calls import PlannedCall
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.exchange import Chunk, Emit, Exchange
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.chat_request import find_last_user_text
 from gateway.runs import call_events
 from gateway.runs.live_run import EFFECTS
 from gateway.runs.recorder import RunRecorder
@@ -45,7 +45,7 @@ class Speech:
         if (pause := self.tell(chunk)) is not None:
             await pause()
 
-    def speak(self, text: str) -> str:
+    def format_text(self, text: str) -> str:
         """Return text for the client. The model's text of a later round begins with a new paragraph."""
         said = self._progress.said
         if self.is_quiet and said and not said[-1][-1:].isspace():
@@ -58,7 +58,7 @@ class Speech:
         """Send a chunk of a round to the client. A text in it becomes a paragraph of the answer."""
         if isinstance(chunk, str):
             self.is_quiet, self._before_question = True, len(self._progress.said)
-            chunk = self.speak(chunk)
+            chunk = self.format_text(chunk)
         await self.emit(chunk)
 
     @property
@@ -84,9 +84,9 @@ class Questions:
     @property
     def language(self) -> Language:
         """Return the language of the client's last message."""
-        return texts.detect_language(last_user_text(self.exchange.body["messages"]))
+        return texts.detect_language(find_last_user_text(self.exchange.body["messages"]))
 
-    async def hold(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
+    async def send_held_question(self, pending: Sequence[Approval], say: Say, *, held_s: float) -> None:
         """Send the question to a client whose answer stays open, as a part of the answer.
 
         Programs get an event.
@@ -94,12 +94,12 @@ class Questions:
         asked = [approval.id for approval in pending]
         is_new, self._stands = self._stands != asked, asked
         if self.exchange.delivery.shows_calls:
-            await say(chunks.event(self._build_question_event(self.exchange.id, pending, self.recorder.steps)))
+            await say(chunks.build_event(self._build_question_event(self.exchange.id, pending, self.recorder.steps)))
             return
         if is_new:
             await say(self._format_question(pending, held_s=held_s))
         told = {"type": "approval.required", "approvals": [build_approval_view(approval) for approval in pending]}
-        await say(chunks.event({**told, "run_id": self.exchange.id}))
+        await say(chunks.build_event({**told, "run_id": self.exchange.id}))
 
     def trace_decisions(self, approvals: Sequence[Approval]) -> None:
         """Note decisions in the trace of the run: each once, from the question to the decision.
@@ -112,9 +112,11 @@ class Questions:
         for one in approvals:
             if one.state not in ("pending", "cancelled") and one.id not in trace.told:
                 trace.told.add(one.id)
-                tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
+                tracer.send(
+                    build_approval_span(one, tracer.open_child_span(trace.context), now_s=self.parts.clock.time())
+                )
 
-    def last(self, pending: Sequence[Approval]) -> str:
+    def format_ending(self, pending: Sequence[Approval]) -> str:
         """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
 
         A call of an MCP client has none: the MCP endpoint puts the question in its own way.
@@ -147,7 +149,7 @@ class Questions:
             and exchange.execution.resume is None
         )
 
-    async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
+    async def find_pending_question(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
         """Return the question of another run that waits for one of these calls, and its facts. None: no run does.
 
         The text is "" if `asked` has the question instead.
@@ -159,11 +161,11 @@ class Questions:
         approvals = self.parts.approvals
         for step in steps:
             asked = await approvals.find_pending_duplicate(step, self.exchange)
-            of_run = {} if asked is None else await approvals.of_run(asked.run_id, tenant=asked.tenant)
+            of_run = {} if asked is None else await approvals.index_by_step(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment
                 if self.exchange.delivery.shows_calls:
-                    of_other = await self.parts.store.steps(asked.run_id, tenant=asked.tenant)
+                    of_other = await self.parts.store.list_steps(asked.run_id, tenant=asked.tenant)
                     self.asked = self._build_question_event(asked.run_id, pending, of_other)
                     return "", spoken.build_waiting_facts(asked.run_id, pending)
                 before = texts.format_duplicate_call_text(
@@ -177,7 +179,7 @@ class Questions:
     async def _find_same_call(self) -> tuple[str, Json] | None:
         """Return "" and the facts of another run that has the same call of an MCP client, if there is one."""
         exchange = self.exchange
-        other = await self.parts.store.undelivered_run(exchange.origin.fingerprint, tenant=exchange.caller.tenant)
+        other = await self.parts.store.find_undelivered_run(exchange.origin.fingerprint, tenant=exchange.caller.tenant)
         return None if other is None or other.id == exchange.id else ("", spoken.build_waiting_facts(other.id, ()))
 
     def _format_question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
@@ -190,7 +192,7 @@ class Questions:
 
     def _build_question_event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
         catalog = self.parts.in_use.judge.catalog
-        return spoken.question(run_id, pending, steps, service_of=catalog.find_service_name)
+        return spoken.build_question_event(run_id, pending, steps, service_of=catalog.find_service_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +215,11 @@ class Reports:
     ) -> None:
         """Report that a call begins: step `number` of the run, and at `place` in its group."""
         if self.exchange.delivery.shows_calls:
-            step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
+            step = replace(self.recorder.steps[number], arguments=write_canonical(planned.call.arguments))
             step = step if approval is None else replace(step, approval_id=approval.id)
             await say(call_events.build_start_event(step, self.parts.in_use.judge.catalog))
         elif self.exchange.delivery.events:
-            await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.started"}))
+            await say(chunks.build_event({**_build_call_fields(planned, place), "type": "tool.started"}))
 
     async def report_finish(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
         """Report that a call has run. A result with untrusted text reaches the client only after the call is marked."""
@@ -227,7 +229,7 @@ class Reports:
                 await self.mark((number,), self.recorder.steps)
             await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
         elif self.exchange.delivery.events:
-            await say(chunks.event({**_build_call_fields(planned, place), "type": "tool.finished"}))
+            await say(chunks.build_event({**_build_call_fields(planned, place), "type": "tool.finished"}))
 
     def note_refused(self, planned: Sequence[PlannedCall]) -> None:
         """Trace each of these calls that is refused."""

@@ -25,7 +25,7 @@ Four things can interrupt a run, each in its own way:
   by the timeout because `has_expired` is set. Waits for a person pause the budget.
 - *The client leaves during a model call.* `OpenReply.drop` ends that call. The loop in `_call_model` then deletes what
   the dropped answer said, and calls the model again as soon as `emit` returns, that is, once a client reads.
-- *The task is cancelled*: the lease is lost, nobody reads, or the process stops. `RunRecorder.leave` decides
+- *The task is cancelled*: the lease is lost, nobody reads, or the process stops. `RunRecorder.release_run` decides
   what the store says of the run, and the cancellation goes on.
 - *The store fails.* If a person was asked about a call of the run, Patience repeats the round for a while. After that
   the outcome is `left`: the run stays in the store as it is, and any worker that can write takes it up.
@@ -54,7 +54,7 @@ from gateway.agent.loop import Action, AskAction, Execute, Finish
 from gateway.agent.output.scanner import CallGroup, MalformedCall
 from gateway.agent.progress import PARKED, lacks_credential, reopen, report_unknown
 from gateway.agent.round import Round
-from gateway.agent.run_context import new_run_context
+from gateway.agent.run_context import build_run_context
 from gateway.agent.run_metrics import (
     LEFT,
     build_last_chunks,
@@ -95,7 +95,7 @@ class RunDriver:
     """One run of a loop."""
 
     def __init__(self, parts: AgentParts, limits: LoopLimits, exchange: Exchange, call_next: Handler) -> None:
-        self._run = run = new_run_context(parts, limits, exchange)
+        self._run = run = build_run_context(parts, limits, exchange)
         self._call_next = call_next
         self._reader = partial(build_reader, exchange, usage=run.progress.usage, further=Further())
         self._speech = Speech(run.progress)
@@ -113,8 +113,8 @@ class RunDriver:
         run = self._run
         exchange, store = run.exchange, run.parts.store
         if (resume := exchange.execution.resume) is not None:
-            run.record.hold()
-            steps = await store.steps(resume.run.id, tenant=resume.run.tenant)
+            run.record.hold_lease()
+            steps = await store.list_steps(resume.run.id, tenant=resume.run.tenant)
             run.record.resume(resume.run, steps)
             snapshot = orjson.loads(resume.run.progress)
             run.progress.restore(snapshot, run.loop, steps, run.parts.in_use.judge, exchange)
@@ -125,7 +125,7 @@ class RunDriver:
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             run.progress.asked_for = True
             await run.parts.approvals.remembered.store_ask(exchange)
-        self._messages = await run.hidden.conversation()
+        self._messages = await run.hidden.build_conversation()
 
     async def stream(self, emit: Emit) -> None:
         """Send the client its answer: text, events, one finish reason, and the usage of the whole turn."""
@@ -135,16 +135,16 @@ class RunDriver:
         try:
             delivery = run.exchange.delivery
             if delivery.events or delivery.shows_calls or run.exchange.execution.resume is not None:
-                said, progress, catalog = run.hidden.retold(), run.progress, run.parts.in_use.judge.catalog
+                said, progress, catalog = run.hidden.find_replay_text(), run.progress, run.parts.in_use.judge.catalog
                 for chunk in build_opening(run.exchange, said, run.record.steps[progress.shown :], catalog):
                     await self._speech.emit(chunk)
             if delivery.brings:
-                await self._speech.emit(self._speech.speak(delivery.brings))
+                await self._speech.emit(self._speech.format_text(delivery.brings))
             await self._begin()
             self._action = Execute(()) if run.progress.is_open else defuse_end(run.loop.begin())
             while not isinstance(self._action, Finish):
                 if isinstance(self._action, Execute):
-                    await run.patience.until(partial(self._execute, self._action))
+                    await run.patience.retry_until_done(partial(self._execute, self._action))
                 else:
                     await self._call_model()
             for chunk in await self._end_turn(self._action):
@@ -155,7 +155,7 @@ class RunDriver:
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
-                await run.record.leave(stopping=STOPPING in left.args)
+                await run.record.release_run(stopping=STOPPING in left.args)
             if STOPPING in left.args and (stored := run.record.run) is not None and stored.state not in ENDED:
                 # It may have come on record only a moment ago: its first line was being written.
                 self._speech.mark_effects()
@@ -165,7 +165,7 @@ class RunDriver:
             run.budget.stop()
             await run.hidden.marks.mark_received_texts()
             await self.release()
-            self.drop()
+            self.drop_run()
             if not run.exchange.dry:
                 stored, counters, trace = run.record.run, run.parts.counters, run.exchange.execution.trace
                 record_run_end(run.loop, self._outcome, counters, trace=trace, run=stored, is_lost=self._is_lost)
@@ -176,26 +176,26 @@ class RunDriver:
         workflow = run.loop.workflow if isinstance(run.loop, WorkflowLoop) else None
         if workflow is not None or begins_on_record(run.exchange):
             if workflow is None or not run.record.is_stored:
-                await run.patience.until(run.record.begin)
+                await run.patience.retry_until_done(run.record.store_run)
             await self._speech.emit({RECORDED: True})
         if workflow is not None:
             await run.progress.load_ask_before_flag(run.parts.approvals.remembered, run.exchange)
-            await run.budget.within(run.parts.in_use.wait_until_started(workflow.tools))
+            await run.budget.run_within(run.parts.in_use.wait_until_started(workflow.tools))
 
     async def _call_model(self) -> None:
         """Call the model once, and set the action that follows from its answer."""
         run = self._run
         self._step += 1
         if run.exchange.delivery.events:
-            await self._speech.emit(chunks.event({"type": "step.started", "step": self._step}))
+            await self._speech.emit(chunks.build_event({"type": "step.started", "step": self._step}))
         n_said, answer, tries = len(run.progress.said), None, 0
         while answer is None or self._open.is_dropped:
-            await self._speech.emit({CALLS: self._open.drop})
+            await self._speech.emit({CALLS: self._open.drop_call})
             del run.progress.said[n_said:]
-            run.hidden.marks.told.begin(again=self._open.is_dropped)
+            run.hidden.marks.told.begin_call(again=self._open.is_dropped)
             self._open.is_dropped, self._speech.is_quiet = False, True
             answer = self._reader(
-                spoken=self._speech.speak,
+                spoken=self._speech.format_text,
                 has_tool=run.narrowed.has_tool,
                 holds_back=run.loop.holds_back,
                 hides_text=run.loop.hides_text,
@@ -224,7 +224,7 @@ class RunDriver:
         if isinstance(found, MalformedCall):
             run.narrowed.report_malformed(found)
         elif isinstance(found, CallGroup):
-            found = await run.narrowed.doubt(found, self._messages)
+            found = await run.narrowed.mark_doubtful_calls(found, self._messages)
         self._action = defuse_end(run.loop.handle_answer(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
@@ -238,7 +238,7 @@ class RunDriver:
         run.parts.counters.count("model_retries")
         await self.release()
         with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
-            await run.budget.within(asyncio.sleep(wait_s + EARLY_S))
+            await run.budget.run_within(asyncio.sleep(wait_s + EARLY_S))
         return True
 
     async def release(self) -> None:
@@ -250,13 +250,13 @@ class RunDriver:
     async def _request_model(self, *, again: int) -> Reply:
         """Call the model with the whole conversation, including hidden turns. `again`: see `Execution`."""
         run = self._run
-        body = run.narrowed.request(self._messages)
+        body = run.narrowed.build_request(self._messages)
         narrowed = run.narrowed.exchange
         execution = replace(narrowed.execution, budget_s=run.budget.left_s, again=again)
         asked = replace(narrowed, body=body, execution=execution)
         if asked.dry:
             asked = asked.with_remarks(*run.hidden.remarks)
-        self._open.reply = reply = await run.budget.within(self._call_next(asked))
+        self._open.reply = reply = await run.budget.run_within(self._call_next(asked))
         run.progress.usage.begin_call(body)
         run.progress.calls.by = reply.by
         return reply
@@ -279,7 +279,7 @@ class RunDriver:
     def _begin_next_round(self, action: Execute) -> Round:
         """Record these calls as the next group of the run, and return it ready to be carried out."""
         run = self._run
-        numbers = run.record.plan(action.planned, round_=len(run.progress.rounds))
+        numbers = run.record.record_calls(action.planned, round_=len(run.progress.rounds))
         run.progress.rounds.append((run.loop.content, numbers, run.loop.extra_fields))
         run.progress.is_open = True
         run.reports.note_refused(action.planned)
@@ -289,7 +289,7 @@ class RunDriver:
         """Return the unfinished group of a resumed run, or the end of its turn if a call's outcome is unknown."""
         run = self._run
         exchange, parts = run.exchange, run.parts
-        approvals = await parts.approvals.of_run(exchange.id, tenant=exchange.caller.tenant)
+        approvals = await parts.approvals.index_by_step(exchange.id, tenant=exchange.caller.tenant)
         await run.narrowed.read(approvals)
         opened = reopen(run.progress, run.record, approvals, parts.in_use.judge, exchange)
         if opened.unknown:
@@ -328,18 +328,20 @@ class RunDriver:
         last: list[Chunk] = []
         if finish.text:
             self._speech.is_quiet = True
-            last.append(self._speech.speak(finish.text))
+            last.append(self._speech.format_text(finish.text))
             run.hidden.marks.told.add(last[0])
-        usage = run.progress.usage.chunk()
+        usage = run.progress.usage.build_chunk()
         if self._state in PARKED:
             await run.hidden.park(run.loop.hidden, steps=run.record.steps)
-            await run.patience.until(partial(run.record.park, self._state))
+            await run.patience.retry_until_done(partial(run.record.park, self._state))
             await self._speech.emit({PARKED_MARK: find_question_run(self._context)})
         else:
             if (asks := find_question_run(self._context)) is not None:
                 await self._speech.emit({PARKED_MARK: asks})
             await run.hidden.store(run.loop.hidden, finish.tool_calls)
-            await run.record.end(self._state, answer=build_stored_answer(finish, said=run.progress.said, usage=usage))
+            await run.record.end_run(
+                self._state, answer=build_stored_answer(finish, said=run.progress.said, usage=usage)
+            )
         asked = run.questions.asked
         return last + build_last_chunks(
             finish, run.exchange, self._state, usage=usage, context=self._context, asked=asked
@@ -380,12 +382,12 @@ class RunDriver:
                 self._outcome = "awaiting_client"
                 return build_parked_error(error, run.exchange)
             else:
-                await run.record.end("failed", error=error)
+                await run.record.end_run("failed", error=error)
         except GatewayError:  # it is not ours any more, or goes on once our lease is over
             self._is_lost = True
         await store_unfinished_turn(self._run)
-        return error.after_effects() if run.record.run is not None and run.record.run.effects else error
+        return error.mark_after_effects() if run.record.run is not None and run.record.run.effects else error
 
-    def drop(self) -> None:
+    def drop_run(self) -> None:
         """Drop the run: this driver does not drive it any more."""
-        self._run.record.drop()
+        self._run.record.drop_run()

@@ -48,13 +48,13 @@ def extract_fingerprint_texts(message: Mapping[str, object]) -> list[bytes]:
 
 def _extract_texts(value: object) -> list[bytes]:
     """Return each text in a value, and all of them joined: clients may split texts differently."""
-    texts = list(_leaf_texts(value))
+    texts = list(_iterate_leaf_texts(value))
     if len(texts) > 1:
         texts.append("".join(texts))
     return [_TEXT + remove_white_space(text) for text in texts]
 
 
-def _leaf_texts(value: object) -> Iterator[str]:
+def _iterate_leaf_texts(value: object) -> Iterator[str]:
     """Yield the texts in a value in their order."""
     left = [value]
     while left:

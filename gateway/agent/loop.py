@@ -123,7 +123,7 @@ class Loop:
         """Return the first action of a run, or of a stored run that continues between two rounds."""
         return AskAction(self.messages)
 
-    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+    def build_request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
         changed = build_unforced_fields(body) if self.hidden or self._wishes.is_formatting else {}
         asked = {**body, **changed, "messages": append_own_messages(conversation, self.messages)}
@@ -162,7 +162,7 @@ class Loop:
         """Add messages of the user, which the model reads behind the results of the calls under way."""
         self._called.beside = {**self._called.beside, "added": [*self._called.beside.get("added", ()), *messages]}
 
-    def snapshot(self) -> Json:
+    def take_snapshot(self) -> Json:
         """Return the state that `restore` needs besides the calls and their results."""
         last = None if self._repeats.last is None else [self._repeats.last[0], self._repeats.last[1].decode()]
         return {

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gateway.agent.agent_services import AgentParts
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
-from gateway.agent.output.call_ids import new_call_id
+from gateway.agent.output.call_ids import generate_call_id
 from gateway.agent.output.quoted_call_check import mark_quoted_calls
 from gateway.agent.output.scanner import CallGroup, MalformedCall
 from gateway.agent.progress import RunProgress
@@ -20,29 +20,35 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.contracts.templates import Values
-from gateway.dialects.chat_request import client_tools, forces_call, knows_functions_only, may_call_tools, wants_text
+from gateway.dialects.chat_request import (
+    forces_call,
+    knows_functions_only,
+    list_client_tools,
+    may_call_tools,
+    wants_text,
+)
 from gateway.dialects.message_identity import is_random
 from gateway.runs.decision_messages import has_ask_request, list_added_messages
-from gateway.runs.run_restrictions import apply_narrowing, narrowings
+from gateway.runs.run_restrictions import apply_narrowing, list_narrowings
 from gateway.tools.openai_tools import build_native_tools
 from gateway.workflows.definition import Workflow
 
 Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 
 
-def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: RunProgress) -> Machine:
+def build_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: RunProgress) -> Machine:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_judge_call, parts, exchange, progress), partial(_fill_arguments, parts, exchange)
     workflow = exchange.job.workflow
     if exchange.job.call is not None and workflow is None:
-        return CallLoop(exchange.job.call, plan=plan, new_id=new_call_id)
+        return CallLoop(exchange.job.call, plan=plan, new_id=generate_call_id)
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return WorkflowLoop(
             definition,
             parameters,
             plan=plan,
-            new_id=new_call_id,
+            new_id=generate_call_id,
             run_id=exchange.id,
             fill=fill,
             watcher=exchange.job.watcher,
@@ -52,10 +58,10 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
     return Loop(
         limits if wanted is None else replace(limits, max_tool_calls=min(wanted, limits.max_tool_calls)),
         plan=plan,
-        client_tools=client_tools(body),
+        client_tools=list_client_tools(body),
         functions_only=knows_functions_only(body),
         is_lowered=is_lowered,
-        new_id=new_call_id,
+        new_id=generate_call_id,
         run_id=exchange.id,
         must_call=exchange.steering.must_call or forces_call(body),
         wanted_format=body["response_format"] if not wants_text(body) and may_call_tools(exchange) else None,
@@ -76,10 +82,10 @@ class NarrowedRun:
         self._loop = loop
         self._heard: set[str] = set()  # the decisions of requests that were read
 
-    def request(self, conversation: Sequence[Json]) -> Json:
+    def build_request(self, conversation: Sequence[Json]) -> Json:
         """Return the body of the next call of the model, with our tools if it calls natively."""
         run, loop = self.exchange, self._loop
-        body = loop.request(run.body, conversation)
+        body = loop.build_request(run.body, conversation)
         if self._limits.tool_format == "native" and isinstance(loop, Loop) and not loop.is_formatting:
             ours = build_native_tools(self._parts.in_use.judge.catalog, run, besides=loop.client_tools)
             if ours:
@@ -99,7 +105,7 @@ class NarrowedRun:
             parts.counters.count("agent_parse_failures")
             parts.malformed.report(attempt.reason, run_id=run.id, chain=run.chain, now_s=parts.clock.monotonic())
 
-    async def doubt(self, found: CallGroup, conversation: Sequence[Json]) -> CallGroup:
+    async def mark_doubtful_calls(self, found: CallGroup, conversation: Sequence[Json]) -> CallGroup:
         """Return the calls, marked if quoted; load the wish to approve each call first. Raises StoreError."""
         run, loop = self.exchange, self._loop
         await self._progress.load_ask_before_flag(self._parts.approvals.remembered, run)
@@ -124,7 +130,7 @@ class NarrowedRun:
         by_requests = {approval.id for approval in settled if approval.via == "chat" or approval.required > 1}
         if not by_requests <= self._heard:
             run = self.exchange
-            self._apply_narrowings(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
+            self._apply_narrowings(await list_narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
             await self._add_user_messages(
                 await list_added_messages(self._parts.store, run.id, tenant=run.caller.tenant)
             )
@@ -138,7 +144,7 @@ class NarrowedRun:
             return
         known += new
         self.exchange = reduce(apply_narrowing, new, self.exchange)
-        fresh = new_machine(self._parts, self._limits, self.exchange, self._progress)
+        fresh = build_machine(self._parts, self._limits, self.exchange, self._progress)
         if isinstance(self._loop, Loop) and isinstance(fresh, Loop):
             self._loop.limits, self._loop.plan, self._loop.is_lowered = fresh.limits, fresh.plan, fresh.is_lowered
             if any(one.get("no_functions") for one in known):
@@ -168,8 +174,8 @@ def _judge_call(
     The client knows a call that it is shown by an id that no other call has.
     """
     if exchange.delivery.shows_calls and not is_random(call_id):
-        call_id = new_call_id()
-    planned = parts.in_use.judge.plan(
+        call_id = generate_call_id()
+    planned = parts.in_use.judge.plan_call(
         found, call_id, exchange, tainted=progress.is_tainted, asked_for=progress.asked_for
     )
     parts.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)

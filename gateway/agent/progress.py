@@ -20,7 +20,7 @@ from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Approval, RunState, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
-from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.chat_request import find_last_user_text
 from gateway.dialects.usage import TurnUsage
 from gateway.runs.model_call_log import ModelCalls, TimedCall
 from gateway.runs.recorder import RunRecorder
@@ -97,11 +97,11 @@ class RunProgress:
         """Return the context manager that adds a call of the requested `model` to the calls."""
         return self.calls.time_call(len(self.rounds), model=model, usage=self.usage, clock=clock)
 
-    def snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
+    def take_snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
         """Return the state that `restore` reads, as JSON values for the record of the run."""
         return {
-            "loop": loop.snapshot(),
-            "usage": self.usage.snapshot(),
+            "loop": loop.take_snapshot(),
+            "usage": self.usage.take_snapshot(),
             "said": "".join(self.said),
             "question": None if self.question is None else asdict(self.question),
             "start": self.start,
@@ -115,7 +115,7 @@ class RunProgress:
             "narrowings": self.narrowings,
             "added": self.added,
             "spent_s": budget.spent_s,
-            "model_calls": self.calls.snapshot(),
+            "model_calls": self.calls.take_snapshot(),
         }
 
     def restore(
@@ -212,7 +212,9 @@ def reopen(
         elif step.state in ("started", "unknown"):
             if step.state == "started" and was.spec is not None and was.spec.idempotent:
                 approval = approvals.get(number)
-                recorder.again(number, approval.id if approval is not None and approval.state == "executing" else None)
+                recorder.reset_call(
+                    number, approval.id if approval is not None and approval.state == "executing" else None
+                )
             else:
                 unknown.append(number)
         planned.append(was)
@@ -224,9 +226,9 @@ async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange
     for number in numbers:
         if recorder.steps[number].state == "started":
             counters.count("unknown_outcomes", tool=recorder.steps[number].tool)
-            await recorder.finish(number, None, ok=False)
+            await recorder.write_outcome(number, None, ok=False)
     first = recorder.steps[numbers[0]]
-    language = detect_language(last_user_text(exchange.body["messages"]))
+    language = detect_language(find_last_user_text(exchange.body["messages"]))
     return format_unknown_text(first.tool, run_id=exchange.id, step=first.number, language=language)
 
 

@@ -197,7 +197,7 @@ class Round:
         if self._looked.get(number) == (sight := self._get_judgement_inputs(i)):
             return
         was = self._get_approved(i)
-        now = await self.run.parts.in_use.judge.again(
+        now = await self.run.parts.in_use.judge.judge_again(
             was, self._get_judging_exchange(i), tainted=progress.is_call_tainted(number), asked_for=progress.asked_for
         )
         self._looked[number] = sight
@@ -287,7 +287,9 @@ class Round:
 
     async def _read_approvals(self) -> None:
         """Read the approvals. An executing one is approved again if its call may run once more."""
-        found = await self.run.parts.approvals.of_run(self.run.exchange.id, tenant=self.run.exchange.caller.tenant)
+        found = await self.run.parts.approvals.index_by_step(
+            self.run.exchange.id, tenant=self.run.exchange.caller.tenant
+        )
         await self.run.narrowed.read(found)
         self._approvals = {
             number: replace(approval, state="approved")
@@ -303,7 +305,9 @@ class Round:
 
     async def _request_approvals(self, numbers: Sequence[int]) -> tuple[str, Json] | None:
         """Request approvals of these calls, or return the question of another run that waits for one of them."""
-        while (other := await self.run.questions.already([self.run.record.steps[n] for n in numbers])) is None:
+        while (
+            other := await self.run.questions.find_pending_question([self.run.record.steps[n] for n in numbers])
+        ) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
                 await self._issue_approvals(numbers)
                 return None
@@ -332,7 +336,9 @@ class Round:
         try:
             if self.run.exchange.steering.approvals == "hold" and self._approvals[awaited[0]].state == "pending":
                 await self.speech.emit_round({WAITS: True})
-                await self.run.questions.hold(waiting, self.speech.emit_round, held_s=self.run.consent.inline_wait_s)
+                await self.run.questions.send_held_question(
+                    waiting, self.speech.emit_round, held_s=self.run.consent.inline_wait_s
+                )
             pending = await self._wait_until_decided(awaited)
             await self.speech.emit_round({WAITS: False})
             self.run.questions.trace_decisions([self._approvals[number] for number in awaited])
@@ -343,7 +349,7 @@ class Round:
         for approval in (self._approvals[n] for n in awaited):
             if approval.state != "pending" and any(approval.id == one.id for one in (*asked, *waiting)):
                 outcome = {"type": "approval.resolved", "approval_id": approval.id, "state": approval.state}
-                await self.speech.emit_round(chunks.event({**outcome, "run_id": self.run.exchange.id}))
+                await self.speech.emit_round(chunks.build_event({**outcome, "run_id": self.run.exchange.id}))
         if pending:
             self._park(awaited)
         elif (said_no := self._find_rejection(awaited)) is not None:
@@ -393,7 +399,7 @@ class Round:
         """End the turn; the run waits in the store."""
         pending = self._list_pending(awaited)
         self.context = spoken.build_waiting_facts(self.run.exchange.id, pending)
-        self._end_turn("awaiting_approval", self.run.questions.last(pending))
+        self._end_turn("awaiting_approval", self.run.questions.format_ending(pending))
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""

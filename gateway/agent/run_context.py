@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from gateway.agent.agent_services import AgentParts, ApprovalSettings
-from gateway.agent.budget import TimeBudget, timeout
+from gateway.agent.budget import TimeBudget, build_timeout_error
 from gateway.agent.client_notifications import Questions, Reports
 from gateway.agent.hidden.turns import HiddenTurns
-from gateway.agent.loop_factory import Machine, NarrowedRun, new_machine
+from gateway.agent.loop_factory import Machine, NarrowedRun, build_machine
 from gateway.agent.progress import RunProgress
 from gateway.agent.store_retry import Patience
 from gateway.contracts.exchange import Exchange
@@ -35,19 +35,19 @@ class RunContext:
     patience: Patience
 
 
-def new_run_context(parts: AgentParts, limits: LoopLimits, exchange: Exchange) -> RunContext:
+def build_run_context(parts: AgentParts, limits: LoopLimits, exchange: Exchange) -> RunContext:
     """Return the parts of a run that begins. A run that continues restores their state afterwards."""
     store, clock, counters, progress = parts.store, parts.clock, parts.counters, RunProgress(TurnUsage())
     hidden = HiddenTurns(exchange, progress, store=store, clock=clock, counters=counters)
-    loop = new_machine(parts, limits, exchange, progress)
+    loop = build_machine(parts, limits, exchange, progress)
     limit_s = min(limits.timeout_s, exchange.execution.budget_s)
-    budget = TimeBudget(limit_s, clock=clock, expiry=partial(timeout, limit_s, exchange.id))
+    budget = TimeBudget(limit_s, clock=clock, expiry=partial(build_timeout_error, limit_s, exchange.id))
     record = RunRecorder(
         store=store,
         exchange=exchange,
         leases=parts.leases,
         clock=clock,
-        progress=partial(progress.snapshot, loop, budget),
+        progress=partial(progress.take_snapshot, loop, budget),
         wrote=parts.feed.nudge,
     )
     return RunContext(

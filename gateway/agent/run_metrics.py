@@ -80,9 +80,11 @@ async def store_unfinished_turn(context: RunContext, *, is_completed: bool = Fal
     """
     progress, recorder, loop = context.progress, context.record, context.loop
     if is_completed:
-        answer = build_stored_answer(Finish("", "content_filter"), said=progress.said, usage=progress.usage.chunk())
+        answer = build_stored_answer(
+            Finish("", "content_filter"), said=progress.said, usage=progress.usage.build_chunk()
+        )
         with suppress(GatewayError):  # it is not ours any more, or goes on once our lease is over
-            await recorder.end("completed", answer=answer)
+            await recorder.end_run("completed", answer=answer)
     run = recorder.run
     if run is None or not run.effects or not isinstance(loop, Loop):
         return
@@ -125,10 +127,10 @@ def build_last_chunks(
 
     `asked` is the event of the question that the turn ends with, if the client gets it as one.
     """
-    last: list[Chunk] = [] if asked is None else [chunks.event(asked)]
+    last: list[Chunk] = [] if asked is None else [chunks.build_event(asked)]
     last += chunks.build_call_chunks(finish.tool_calls, reason=finish.reason)
     if run.delivery.events:
-        last.append(chunks.event({"type": "run.finished", "run_id": run.id, "state": state}))
+        last.append(chunks.build_event({"type": "run.finished", "run_id": run.id, "state": state}))
     if context:
         usage = {**usage, "context": {**usage.get("context", {}), **context}}
-    return [*last, chunks.finish(finish.reason), usage]
+    return [*last, chunks.build_finish(finish.reason), usage]

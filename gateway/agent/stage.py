@@ -25,7 +25,7 @@ class AgentLoops:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
 
-    def stage(self, limits: LoopLimits) -> Stage:
+    def build_stage(self, limits: LoopLimits) -> Stage:
         return _AgentLoop(self._parts, limits)
 
 
@@ -48,7 +48,7 @@ class _AgentLoop:
         try:
             await run.load_state()
         except BaseException as error:
-            run.drop()
+            run.drop_run()
             if isinstance(error, StoreError):
                 log.error("run %s cannot begin: %s", exchange.id, error)
                 if exchange.execution.resume is not None:
@@ -62,7 +62,7 @@ class _AgentLoop:
         """Return an answer without scanning it for calls, marked as tainted if its model reads untrusted text."""
         parts, progress = self._parts, RunProgress(TurnUsage())
         hidden = HiddenTurns(exchange, progress, store=parts.store, clock=parts.clock, counters=parts.counters)
-        await hidden.conversation()
+        await hidden.build_conversation()
         reply = await with_safe_answers(call_next)(exchange)
 
         async def stream(emit: Emit) -> None:

@@ -45,12 +45,12 @@ class Patience:
         is_owed = self._record.is_stored and any(step.state in _OWED for step in self._record.steps)
         return is_owed and isinstance(failure, StoreError | UnwrittenError)
 
-    def rest(self) -> None:
+    def reset_wait(self) -> None:
         """Reset the wait, because the store works: the next failure counts as a first one."""
         if self._since_s is not None:
             self._count_wait("resumed")
 
-    async def until(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def retry_until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work`, again and again while the store fails.
 
         Raises the errors of `work`, and the failure of the store once that has lasted for `WAIT_S`.
@@ -61,7 +61,7 @@ class Patience:
             except (StoreError, UnwrittenError) as failure:
                 await self.wait(failure)
             else:
-                self.rest()
+                self.reset_wait()
                 return
 
     async def wait(self, failure: Exception) -> None:

@@ -44,21 +44,23 @@ def is_resumable(error: GatewayError, progress: RunProgress, loop: Loop | Workfl
 def build_parked_error(error: GatewayError, run: Exchange) -> GatewayError:
     """Return the error of a parked run, with a status after which no SDK retries."""
     text = (
-        f"{_sentence(error.message)} What the tools of this run did is kept, and nothing of it runs again: send the "
+        f"{_end_sentence(error.message)} What the tools of this run did is kept, and nothing of it runs again: "
+        "send the "
         f"same request again, or 'gateway runs resume {run.id}', and it goes on from there."
     )
-    return GatewayError(error.code, text).with_status(error.facts.status).after_effects()
+    return GatewayError(error.code, text).with_status(error.facts.status).mark_after_effects()
 
 
 def build_waiting_error(error: GatewayError) -> GatewayError:
     """Return the error for a run that waits for its client's credential, which a reader of the error may not have."""
     text = (
-        f"{_sentence(error.message)} This run began with its client's own credential, which no other request brings. "
+        f"{_end_sentence(error.message)} This run began with its client's own credential, which no other "
+        "request brings. "
         "What its tools did is kept, and nothing of it runs again: it goes on once its client sends the request again."
     )
     return GatewayError(error.code, text).with_status(error.facts.status)
 
 
-def _sentence(text: str) -> str:
+def _end_sentence(text: str) -> str:
     """Return `text` with a final mark: an upstream's own words often have none."""
     return text if text.endswith((".", "!", "?", "\u3002")) else f"{text}."

@@ -16,7 +16,7 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallWatcher
 from gateway.contracts.storage.store import Json
-from gateway.contracts.templates import Reference, TooLongError, Values, fill_text, references
+from gateway.contracts.templates import Reference, TooLongError, Values, fill_text, iterate_references
 from gateway.workflows.definition import Workflow, WorkflowStep
 
 #: Limit of a result for later steps. The last result is sent whole.
@@ -70,7 +70,7 @@ class WorkflowLoop:
                 return Finish(text, "stop")
             self._store_result(text, is_cut=is_cut)
         if self.watcher is not None:
-            self.watcher.begins(step.name, number=self._number, total=len(self.workflow.steps))
+            self.watcher.on_step_begun(step.name, number=self._number, total=len(self.workflow.steps))
         if step.model is not None:
             return AskAction(self.messages)
         return Execute((self._plan_call(step),))
@@ -96,7 +96,7 @@ class WorkflowLoop:
         self._store_result(outcome.whole)
         return self.begin()
 
-    def snapshot(self) -> Json:
+    def take_snapshot(self) -> Json:
         """Return the state that `restore` needs besides the workflow and its parameters."""
         return {"number": self._number, "results": self._results, "cut": sorted(self._cut)}
 
@@ -122,7 +122,7 @@ class WorkflowLoop:
         step = self._step
         return () if step.model is None else ({"role": "user", "content": self._fill_text(step.model)},)
 
-    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+    def build_request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call: one message, without the conversation and without tools."""
         del conversation
         return {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": [*self.messages]}
@@ -139,7 +139,7 @@ class WorkflowLoop:
             retry_after_s=error.retry_after_s,
         )
         outcome = outcome.with_status(error.facts.status)
-        return outcome.after_effects() if error.settled else outcome
+        return outcome.mark_after_effects() if error.settled else outcome
 
     @property
     def _step(self) -> WorkflowStep:
@@ -185,12 +185,12 @@ class WorkflowLoop:
             raise self._build_step_error(str(error)) from None
 
     def _refers_to_shortened(self, template: object) -> bool:
-        return any(ref.kind == "steps" and ref.name in self._cut for ref in references(template))
+        return any(ref.kind == "steps" and ref.name in self._cut for ref in iterate_references(template))
 
     def _is_used_later(self, result: Reference) -> bool:
         """Return whether a later step uses the result."""
         later = self.workflow.steps[self._number + 1 :]
-        return any(result in references(template) for step in later for template in _list_templates(step))
+        return any(result in iterate_references(template) for step in later for template in _list_templates(step))
 
     def _build_step_error(self, reason: str) -> GatewayError:
         return GatewayError(

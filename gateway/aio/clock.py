@@ -20,7 +20,7 @@ async def wait_until_done(task: "asyncio.Future[Any]") -> None:
             await asyncio.wait({task})
 
 
-async def until_set(event: asyncio.Event, limit_s: float) -> bool:
+async def wait_until_set(event: asyncio.Event, limit_s: float) -> bool:
     """Wait until an event is set, for so long at most. Return whether it was set in time.
 
     `asyncio.wait_for` of Python 3.11 swallows cancellations, and costs a task.

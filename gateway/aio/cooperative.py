@@ -17,7 +17,7 @@ _TURN_S: Final = 0.002
 LARGE_BYTES: Final = 256 << 10
 
 
-def at_once(work: Work[T]) -> T:
+def run_at_once(work: Work[T]) -> T:
     """Return the result of work that is short."""
     while True:
         try:
@@ -26,7 +26,7 @@ def at_once(work: Work[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-async def in_turns(work: Work[T]) -> T:
+async def run_cooperatively(work: Work[T]) -> T:
     """Return the result of work that may be long. Others go on every few milliseconds."""
     turn = TimeSlice()
     while True:
@@ -37,7 +37,7 @@ async def in_turns(work: Work[T]) -> T:
         await turn.pause()
 
 
-async def aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int = 0) -> T:
+async def run_aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int = 0) -> T:
     """Return the result of `work` on a body. A thread does work that takes milliseconds, so that other tasks go on.
 
     `more_bytes` is the size of what else it is done on.

@@ -13,8 +13,8 @@ from aiohttp import web
 from msgspec import UNSET, UnsetType
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, DecisionBody, carried_out, resume_runs
-from gateway.api.ops_pages import Route, readable
+from gateway.api.decisions import ApiContext, DecisionBody, carry_out, resume_runs
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import (
     VIEWING,
     RequestBody,
@@ -30,13 +30,13 @@ from gateway.api.request import (
 from gateway.api.views import (
     CallGroupView,
     RefusalView,
-    decided_view,
-    error_view,
-    group_view,
-    groups_answer,
-    json_answer,
+    build_decided_view,
+    build_error_view,
+    build_group_view,
+    build_groups_answer,
+    build_json_answer,
+    build_page_answer,
     list_answer,
-    page_answer,
     preview_view,
 )
 from gateway.approvals.approval_struct import ApprovalView, NotedApprovalView, build_noted_view
@@ -118,17 +118,17 @@ class ApprovalPages:
         self._closing = False
         self._waiting: set[asyncio.Event] = set()
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = APPROVALS + "/{id}"
         return [
-            *readable(APPROVALS, self._list),
-            *readable(APPROVALS + "/groups", self._groups),
-            *readable(one, self._get),
-            *readable(one + "/preview", self._preview),
+            *build_readable_routes(APPROVALS, self._list),
+            *build_readable_routes(APPROVALS + "/groups", self._serve_groups),
+            *build_readable_routes(one, self._serve_approval),
+            *build_readable_routes(one + "/preview", self._preview),
             ("POST", APPROVALS + "/batch", self._decide_all),
             ("POST", one + "/assign", self._assign),
-            ("POST", one + "/notes", self._note),
+            ("POST", one + "/notes", self._serve_note),
             ("POST", one, self._decide),
         ]
 
@@ -143,40 +143,40 @@ class ApprovalPages:
         query = parse_query(request, "status", "conversation", "run", *OF_PENDING, "order", "after", "limit")
         after, limit = query.get("after"), parse_limit(query)
         order, narrowed = _parse_order(query), _read_narrowing(query, caller)
-        if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
+        if after is not None and await self._api.store.get_approval(after, tenant=caller.tenant) is None:
             raise build_stale_cursor_error("after")
         await self._api.approvals().expire_due(tenant=caller.tenant)
-        approvals = await self._api.store.approvals(
+        approvals = await self._api.store.list_approvals(
             tenant=caller.tenant,
             order=order,
             after=after,
             limit=limit + 1,
             **narrowed,
         )
-        page = _page(approvals[:limit])
+        page = _take_page(approvals[:limit])
         following = page[-1].id if len(page) < len(approvals) else None
-        return page_answer([build_noted_view(approval) for approval in page], following=following)
+        return build_page_answer([build_noted_view(approval) for approval in page], following=following)
 
-    async def _groups(self, request: web.Request) -> web.Response:
+    async def _serve_groups(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         query = parse_query(request, "by", "conversation", "run", *OF_PENDING, "limit")
         by = cast("ApprovalGrouping", parse_query_choice(query, "by", GROUPINGS) or "call")
         narrowed = _read_narrowing({**query, "status": "pending"}, caller)
         limit, store = parse_limit(query), self._api.store
         await self._api.approvals().expire_due(tenant=caller.tenant)
-        groups = await store.approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
+        groups = await store.list_approval_groups(tenant=caller.tenant, by=by, limit=limit + 1, **narrowed)
         shown: list[CallGroupView] = []
         chars = 0
         for group in groups[:limit]:
-            if (first := await store.approval(group.first, tenant=caller.tenant)) is None:
+            if (first := await store.get_approval(group.first, tenant=caller.tenant)) is None:
                 continue
-            chars += _chars(first)
+            chars += _count_chars(first)
             if shown and chars > PAGE_CHARS:
-                return groups_answer(shown, more=True)
-            shown.append(group_view(group, first, by=by))
-        return groups_answer(shown, more=len(groups) > limit)
+                return build_groups_answer(shown, more=True)
+            shown.append(build_group_view(group, first, by=by))
+        return build_groups_answer(shown, more=len(groups) > limit)
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_approval(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         wait_s = _parse_wait(parse_query(request, "wait").get("wait"))
         approval = await self._get_approval(request.match_info["id"], caller)
@@ -184,21 +184,21 @@ class ApprovalPages:
             approval = await self._wait_until_decided(approval, caller, wait_s=wait_s)
         entry = self._api.catalog().find_by_name(approval.tool)
         parameters = None if entry is None else entry.spec.parameters
-        return json_answer(fill_view(OneApprovalView, build_noted_view(approval), parameters=parameters))
+        return build_json_answer(fill_view(OneApprovalView, build_noted_view(approval), parameters=parameters))
 
     async def _preview(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
         parse_query(request)
         approval = await self._get_approval(request.match_info["id"], caller)
-        return json_answer(preview_view(await self._api.previews.preview_call(approval, self._api.catalog())))
+        return build_json_answer(preview_view(await self._api.previews.preview_call(approval, self._api.catalog())))
 
     async def _decide(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         parse_query(request)
         decision = await read_body(request, DecisionBody, caller)
         wish = decision.to_decision(get_via(request), user=read_user(request))
-        approval = await carried_out(self._api.decide_and_resume(request.match_info["id"], wish, caller=caller))
-        return json_answer(decided_view(approval))
+        approval = await carry_out(self._api.decide_and_resume(request.match_info["id"], wish, caller=caller))
+        return build_json_answer(build_decided_view(approval))
 
     async def _decide_all(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
@@ -208,10 +208,12 @@ class ApprovalPages:
             approve=batch.decision == "approve", via=get_via(request), comment=batch.reason, user=read_user(request)
         )
         wishes = [(one.id, replace(same, sha256=one.sha256)) for one in batch.approvals]
-        made = await carried_out(self._all_made(wishes, caller))
-        return list_answer([_result(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+        made = await carry_out(self._decide_each(wishes, caller))
+        return list_answer(
+            [_build_entry_view(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)]
+        )
 
-    async def _all_made(
+    async def _decide_each(
         self, wishes: Sequence[tuple[str, Decision]], caller: Caller
     ) -> Sequence[Approval | GatewayError]:
         made = await asyncio.gather(*(self._try_decide(approval_id, wish, caller) for approval_id, wish in wishes))
@@ -230,7 +232,7 @@ class ApprovalPages:
         to = (await read_body(request, Assignment, caller)).to
         return await self._store_note(request, caller, assigned=caller.name if to == ME else to or "")
 
-    async def _note(self, request: web.Request) -> web.Response:
+    async def _serve_note(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, "approve")
         parse_query(request)
         return await self._store_note(request, caller, text=(await read_body(request, Note, caller)).text)
@@ -247,14 +249,14 @@ class ApprovalPages:
             assigned=assigned,
             text=text,
         )
-        return json_answer(build_noted_view(await self._api.note(word)))
+        return build_json_answer(build_noted_view(await self._api.store_note(word)))
 
     async def _get_approval(self, approval_id: str, caller: Caller) -> Approval:
         """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
-        approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
+        approval = await self._api.store.get_approval(approval_id, tenant=caller.tenant)
         if approval is not None and approval.state == "pending" and approval.expires_s <= self._api.clock.time():
             await self._api.approvals().expire()
-            approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
+            approval = await self._api.store.get_approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise build_not_found_error()
         return approval
@@ -281,24 +283,24 @@ class ApprovalPages:
             self._waiting.discard(news)
 
 
-def _page(found: Sequence[Approval]) -> Sequence[Approval]:
+def _take_page(found: Sequence[Approval]) -> Sequence[Approval]:
     """Return the first of these approvals, as many as one answer holds."""
     chars = 0
     for number, approval in enumerate(found):
-        chars += _chars(approval)
+        chars += _count_chars(approval)
         if number and chars > PAGE_CHARS:
             return found[:number]
     return found
 
 
-def _chars(approval: Approval) -> int:
+def _count_chars(approval: Approval) -> int:
     return len(approval.arguments) + len(approval.edited or "")
 
 
-def _result(approval_id: str, made: Approval | GatewayError) -> BatchEntryView:
+def _build_entry_view(approval_id: str, made: Approval | GatewayError) -> BatchEntryView:
     if isinstance(made, GatewayError):
-        return BatchEntryView(id=approval_id, status=made.facts.status, error=error_view(made))
-    return BatchEntryView(id=approval_id, status=200, approval=decided_view(made))
+        return BatchEntryView(id=approval_id, status=made.facts.status, error=build_error_view(made))
+    return BatchEntryView(id=approval_id, status=200, approval=build_decided_view(made))
 
 
 def _parse_order(query: Mapping[str, str]) -> ApprovalOrder:

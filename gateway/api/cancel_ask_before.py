@@ -5,7 +5,7 @@ from gateway.approvals.texts import detect_language, format_ask_before_ended, fo
 from gateway.contracts.exchange import Exchange
 from gateway.text.ask_before_phrases import UNASK_CHARS, is_ask_cancellation
 from gateway.text.phrases import fold
-from gateway.text.quotes import shown_text
+from gateway.text.quotes import find_shown_text
 from gateway.tools.grants import RememberedDecisions
 
 
@@ -17,7 +17,7 @@ async def cancel_ask(text: str, exchange: Exchange, remembered: RememberedDecisi
     if exchange.conversation is None or len(text) > UNASK_CHARS:
         return ""
     folded = fold(text).text
-    if not is_ask_cancellation(folded, shown=shown_text(folded)):
+    if not is_ask_cancellation(folded, shown=find_shown_text(folded)):
         return ""
     with convert_store_errors("what was taken back"):
         ask_id = await remembered.find_ask_id(exchange)

@@ -5,10 +5,10 @@ from functools import partial
 
 from aiohttp import web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import ContextRequests
 from gateway.api.ops_pages import Route
-from gateway.context.headers import credential_header, select_forwarded_headers
+from gateway.context.headers import find_credential_header, select_forwarded_headers
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
@@ -25,27 +25,27 @@ class ChatPages:
 
     requests: ContextRequests
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         chat = [
-            ("POST", path, partial(self._chat, dialect=dialect))
+            ("POST", path, partial(self._serve_chat, dialect=dialect))
             for dialect in map(load_dialect, STATELESS)
             for base in build_paths(dialect.endpoint)
             for path in (base, f"{base}/")
         ]
-        models = [("GET", path, self._models) for path in MODEL_PATHS]
+        models = [("GET", path, self._serve_models) for path in MODEL_PATHS]
         return [*chat, *models]
 
-    async def _chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
+    async def _serve_chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
         requests = self.requests
         async with requests.admit_request(request) as entered:
-            content = await requests.content(request, entered)
+            content = await requests.read_body(request, entered)
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
-            asked = await aside(parse, content=content)
+            asked = await run_aside(parse, content=content)
             run, request_key = await requests.get_run(request, entered, asked, content)
             keep = None if run.answer.shown_to is None else partial(requests.mark_foreign, run)
             try:
-                answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
-                response = await entered.lane.answer(request, run, answer, streams=asked.streams, keep=keep)
+                answer = dialect.build_writer(asked, run_id=run.request_id, created_s=run.created_s)
+                response = await entered.lane.send_answer(request, run, answer, streams=asked.streams, keep=keep)
             except GatewayError:
                 requests.resumption.forget_answered_question(run, request_key)
                 raise
@@ -54,11 +54,13 @@ class ChatPages:
             requests.resumption.forget_answered_question(run, request_key)
             return response
 
-    async def _models(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_models(self, request: web.Request) -> web.StreamResponse:
         _, core = self.requests.current()
         head = get_head(request)
-        identity = self.requests.identify(head, core.candidates({}).has_key, "context")
+        identity = self.requests.identify(head, core.list_candidates({}).has_key, "context")
         header, credential = select_forwarded_headers(head, identity.consumed)
-        asking = ListingClient(identity.caller, lines=header, credential=credential, header=credential_header(head))
-        status, content_type, content = await core.models(asking)
+        asking = ListingClient(
+            identity.caller, lines=header, credential=credential, header=find_credential_header(head)
+        )
+        status, content_type, content = await core.fetch_models(asking)
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.cancel_ask_before import cancel_ask
 from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import REQUEST_ID
@@ -27,11 +27,11 @@ from gateway.dialects.chat_request import wants_text
 from gateway.dialects.dialect import ParsedRequest
 from gateway.http.request_head import RequestHead
 from gateway.jsontext.strict_json import RepeatedKeyError, check_keys
-from gateway.lanes.aiohttp_adapter import get_head, note
+from gateway.lanes.aiohttp_adapter import add_log_facts, get_head
 from gateway.model.call import ModelCall
-from gateway.runs.idempotency_key import RequestKey, fingerprint
+from gateway.runs.idempotency_key import RequestKey, hash_request
 from gateway.runs.live_run import LiveRun
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 from gateway.workflows.invocation import build_workflow_usage, find_workflow_call
 
 
@@ -42,7 +42,7 @@ class Again(Protocol):
         """Return whether a request may join the live run that it repeats."""
         ...
 
-    async def check(self, request_key: RequestKey, run: StoredRun | None) -> None:
+    async def check_key(self, request_key: RequestKey, run: StoredRun | None) -> None:
         """Check an Idempotency-Key. `run` is the stored run that a request with it began, if there is one."""
         ...
 
@@ -89,10 +89,12 @@ class ContextRequests:
         head = get_head(request)
         identities = get_identities(head, core, self.identify)
         caller = next(iter(identities.values())).caller
-        note(request, key=caller.name)
-        return AdmittedRequest(lane=lane, core=core, head=head, identities=identities, caller=caller, use=lane.in_use())
+        add_log_facts(request, key=caller.name)
+        return AdmittedRequest(
+            lane=lane, core=core, head=head, identities=identities, caller=caller, use=lane.open_use()
+        )
 
-    async def content(self, request: web.Request, entered: AdmittedRequest) -> bytes:
+    async def read_body(self, request: web.Request, entered: AdmittedRequest) -> bytes:
         """Return the body of a request. Raises GatewayError (request_too_large)."""
         lane = entered.lane
         content = await read_content(
@@ -116,13 +118,13 @@ class ContextRequests:
         `client` is stored with the run (`Origin.client`). Raises GatewayError, StoreError, and what `again` raises.
         """
         lane, core, head = entered.lane, entered.core, entered.head
-        candidates = core.candidates(asked.body)
+        candidates = core.list_candidates(asked.body)
         identity = entered.identities.get(candidates.has_key) or self.identify(head, candidates.has_key, "context")
         candidates = candidates.filter_allowed(identity.caller)
-        note(request, key=identity.caller.name, upstream=candidates.upstream)
-        steering = head.once(parse_context_headers)
-        request_key = await aside(
-            partial(_request_key, head, identity.caller, path=request.path, steering=steering, content=content),
+        add_log_facts(request, key=identity.caller.name, upstream=candidates.upstream)
+        steering = head.remember_derived(parse_context_headers)
+        request_key = await run_aside(
+            partial(_build_request_key, head, identity.caller, path=request.path, steering=steering, content=content),
             content=content,
         )
         request_key = lane.runs.mark_as_repeat(request_key)
@@ -130,8 +132,8 @@ class ContextRequests:
         if run is not None and again is not None:
             run.answer.is_deleted = run.answer.is_deleted or not await again.joins(run)
         if run is None or run.answer.is_deleted:
-            run_id = request[REQUEST_ID] = new_run_id()
-            exchange = await lane.exchange(
+            run_id = request[REQUEST_ID] = generate_run_id()
+            exchange = await lane.build_exchange(
                 head,
                 asked.body,
                 identity=identity,
@@ -168,13 +170,13 @@ class ContextRequests:
         text = asked.text
         typed = parse_reply(text)
         if decisions := asked.decisions or (() if typed is None else (typed,)):
-            await aside(partial(_check_one_meaning, content), content=content)
+            await run_aside(partial(_check_one_meaning, content), content=content)
             if again is not None and repeated.request_key.idempotency_key is not None:
-                await self._earlier(lane, repeated, again)
-            return await self.resumption.reply(decisions, repeated)
+                await self._find_earlier_run(lane, repeated, again)
+            return await self.resumption.decide_and_continue(decisions, repeated)
         if (waits := await self.resumption.find_repeated_run(repeated)) is not None:
             return waits
-        stored = await self._earlier(lane, repeated, again)
+        stored = await self._find_earlier_run(lane, repeated, again)
         if stored is not None and _has_answer(stored, is_chat=again is None):
             return await self.resumption.repeat(stored, repeated)
         if (named := find_named_approvals(text)) and (
@@ -194,11 +196,13 @@ class ContextRequests:
             brought=await self._prepare_prefix(lane, text, repeated),
         )
 
-    async def _earlier(self, lane: ContextLane, repeated: RepeatedRequest, again: Again | None) -> StoredRun | None:
+    async def _find_earlier_run(
+        self, lane: ContextLane, repeated: RepeatedRequest, again: Again | None
+    ) -> StoredRun | None:
         """Return the stored run that a request repeats, if there is one. Raises what `again` raises."""
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
         if again is not None and repeated.request_key.idempotency_key is not None:
-            await again.check(repeated.request_key, stored)
+            await again.check_key(repeated.request_key, stored)
         return stored
 
     async def _prepare_prefix(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
@@ -210,10 +214,10 @@ class ContextRequests:
         if not told:
             return brought
 
-        async def both() -> str:
+        async def prepare_both() -> str:
             return told + ("" if brought is None else await brought())
 
-        return both
+        return prepare_both
 
 
 def _has_answer(stored: StoredRun, *, is_chat: bool) -> bool:
@@ -247,13 +251,13 @@ def _check_one_meaning(content: bytes) -> None:
         raise GatewayError("invalid_json", text, param=error.key) from None
 
 
-def _request_key(
+def _build_request_key(
     head: RequestHead, caller: Caller, *, path: str, steering: Mapping[str, str], content: bytes
 ) -> RequestKey:
-    key = head.value(b"idempotency-key")
-    retries = head.value(b"x-stainless-retry-count") or b"0"
+    key = head.find_value(b"idempotency-key")
+    retries = head.find_value(b"x-stainless-retry-count") or b"0"
     return RequestKey(
-        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering, content=content),
+        hash_request(tenant=caller.tenant, caller=caller.name, path=path, steering=steering, content=content),
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
         repeats=retries.isdigit() and int(retries) > 0,
         size_bytes=len(content),

@@ -19,20 +19,20 @@ class CorsHeaders:
     def __init__(self, door: Callable[[], HostGuard]) -> None:
         self._door = door
 
-    def preflight(self, request: web.Request) -> web.Response | None:
+    def answer_preflight(self, request: web.Request) -> web.Response | None:
         """Return the answer to a CORS preflight, or None for another request."""
         head = _find_head(request) if request.method == "OPTIONS" else None
         if head is None or not self._door().is_preflight(head):
             return None
-        wanted = head.value(b"access-control-request-headers") or b""
+        wanted = head.find_value(b"access-control-request-headers") or b""
         headers = {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": str(_MAX_AGE_S)}
         if wanted:
             headers["Access-Control-Allow-Headers"] = wanted.decode("latin-1")
-        if head.value(b"access-control-request-private-network") == b"true":
+        if head.find_value(b"access-control-request-private-network") == b"true":
             headers["Access-Control-Allow-Private-Network"] = "true"
         return web.Response(status=204, headers=headers)
 
-    async def share(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def add_cors_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         """Add the CORS headers to an answer. This is an `on_response_prepare` hook."""
         door = self._door()
         head = _find_head(request) if door.origins else None

@@ -20,7 +20,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import Approval, Journal, NoteWrite, StoredRun, Via
-from gateway.contracts.storage.store import StoreError, unwritten
+from gateway.contracts.storage.store import StoreError, build_unwritten_error
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs.event_feed import EventFeed
 from gateway.tools.catalog import Catalog
@@ -71,7 +71,7 @@ class ApiContext:
     clock: Clock
     tracer: Tracer | None = None
 
-    def caller(self, request: web.Request) -> Caller:
+    def find_caller(self, request: web.Request) -> Caller:
         """Return a reader by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
         if request.transport is None:
             raise ClientConnectionResetError("the client left")
@@ -82,12 +82,12 @@ class ApiContext:
         with convert_store_errors("a decision"):
             return await self.approvals().decide(approval_id, wish, caller=caller)
 
-    async def note(self, write: NoteWrite) -> Approval:
+    async def store_note(self, write: NoteWrite) -> Approval:
         """Store a person's word about a pending approval, which decides nothing, and return the approval.
 
         Raises GatewayError (approval_not_found, decision_conflict, invalid_field) and StoreError.
         """
-        approval = await self.store.approval(write.approval_id, tenant=write.tenant)
+        approval = await self.store.get_approval(write.approval_id, tenant=write.tenant)
         if approval is None:
             raise build_not_found_error()
         if write.text is not None and approval.state == "pending" and len(orjson.loads(approval.notes)) >= NOTES_MOST:
@@ -95,9 +95,9 @@ class ApiContext:
                 "invalid_field", f"This approval has {NOTES_MOST} notes, which is the most.", param="text"
             )
         with convert_store_errors("a note"):
-            noted = await self.store.note(write)
+            noted = await self.store.note_approval(write)
         if noted is None:
-            now = await self.store.approval(write.approval_id, tenant=write.tenant) or approval
+            now = await self.store.get_approval(write.approval_id, tenant=write.tenant) or approval
             raise GatewayError("decision_conflict", f"This approval {describe_decision(now)}: it takes no more notes.")
         self.feed.nudge()
         return noted
@@ -109,7 +109,7 @@ class ApiContext:
         return approval
 
 
-async def carried_out(work: Coroutine[Any, Any, T]) -> T:
+async def carry_out(work: Coroutine[Any, Any, T]) -> T:
     """Do work to its end, although the client leaves: the run of a stored decision must not wait for a next visit."""
     return await asyncio.shield(asyncio.create_task(work))
 
@@ -140,4 +140,4 @@ def convert_store_errors(what: str) -> Iterator[None]:
     except StoreError as error:
         log.error("%s cannot be written down: %s", what, error)
         text = f"The gateway cannot write down {what}, so nothing has changed; its log says why."
-        raise unwritten(error, text) from None
+        raise build_unwritten_error(error, text) from None

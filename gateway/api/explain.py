@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import AdmittedRequest, ContextRequests
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
@@ -21,9 +21,9 @@ from gateway.context.explain import Explainer
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import ParsedRequest
-from gateway.dialects.json_object import json_object
+from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.loader import load_dialect
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
@@ -42,27 +42,27 @@ class ExplainPages:
     requests: ContextRequests
     creation: Creation
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [("POST", EXPLAIN_PATH, self._explain)]
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         async with self.requests.admit_request(request) as entered:
             explainer = self.current()
-            content = await self.requests.content(request, entered)
-            body = await aside(partial(json_object, content), content=content)
-            calls = _calls(body.pop("calls", None))
+            content = await self.requests.read_body(request, entered)
+            body = await run_aside(partial(parse_json_object, content), content=content)
+            calls = _read_calls(body.pop("calls", None))
             asked = await self._parse_request(entered, body, content)
-            has_key = entered.core.candidates(asked.body).has_key
+            has_key = entered.core.list_candidates(asked.body).has_key
             identity = entered.identities.get(has_key) or self.requests.identify(entered.head, has_key, "context")
-            run_id = request[REQUEST_ID] = new_run_id()
-            exchange = await entered.lane.exchange(
+            run_id = request[REQUEST_ID] = generate_run_id()
+            exchange = await entered.lane.build_exchange(
                 entered.head, asked.body, identity=identity, run_id=run_id, wishes=asked.wishes
             )
             answer = await explainer.explain(exchange)
             if calls is not None:
                 answer["would_be_verdicts"] = await asyncio.gather(
-                    *(explainer.verdict(call, exchange) for call in calls)
+                    *(explainer.judge_call(call, exchange) for call in calls)
                 )
         headers = {"Content-Type": "application/json", "x-request-id": run_id}
         return web.Response(body=orjson.dumps(answer), headers=headers)
@@ -71,10 +71,10 @@ class ExplainPages:
         """Return the request, which is one of either API. Raises GatewayError, StoreError."""
         if "messages" not in body and any(name in body for name in _OF_RESPONSES):
             return await self.creation.parse_request(entered, body, content)
-        return await aside(partial(_CHAT.parse, orjson.dumps(body), needs_model=False), content=content)
+        return await run_aside(partial(_CHAT.parse, orjson.dumps(body), needs_model=False), content=content)
 
 
-def _calls(calls: object) -> Sequence[Json] | None:
+def _read_calls(calls: object) -> Sequence[Json] | None:
     """Return the calls to judge. Raises GatewayError (invalid_field)."""
     if calls is None:
         return None

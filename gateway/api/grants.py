@@ -7,9 +7,9 @@ from aiohttp import web
 from msgspec import field
 
 from gateway.api.decisions import ApiContext, convert_store_errors
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import VIEWING, build_stale_cursor_error, get_via, parse_limit, parse_query
-from gateway.api.views import page_answer
+from gateway.api.views import build_page_answer
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
@@ -58,24 +58,24 @@ class RememberedPages:
     def _grant_registry(self) -> RememberedDecisions:
         return self._api.approvals().remembered
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [
-            *readable(GRANTS, self._grants),
-            *readable(ASKS, self._asks),
+            *build_readable_routes(GRANTS, self._serve_grants),
+            *build_readable_routes(ASKS, self._serve_asks),
             ("DELETE", GRANTS + "/{id}", self._revoke_grant),
             ("DELETE", ASKS + "/{id}", self._revoke_ask),
         ]
 
-    async def _grants(self, request: web.Request) -> web.Response:
+    async def _serve_grants(self, request: web.Request) -> web.Response:
         caller, after, limit = self._query(request)
-        found = await self._grant_registry.grants(tenant=caller.tenant, after=after, limit=limit + 1)
-        return _page(found, GrantView, limit=limit)
+        found = await self._grant_registry.list_grants(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _cut_page(found, GrantView, limit=limit)
 
-    async def _asks(self, request: web.Request) -> web.Response:
+    async def _serve_asks(self, request: web.Request) -> web.Response:
         caller, after, limit = self._query(request)
-        found = await self._grant_registry.asks(tenant=caller.tenant, after=after, limit=limit + 1)
-        return _page(found, AskView, limit=limit)
+        found = await self._grant_registry.list_asks(tenant=caller.tenant, after=after, limit=limit + 1)
+        return _cut_page(found, AskView, limit=limit)
 
     def _query(self, request: web.Request) -> tuple[Caller, str | None, int]:
         """Return the caller, the id behind which the page begins (or None), and its length. Raises GatewayError."""
@@ -107,9 +107,9 @@ class RememberedPages:
         return web.Response(status=204)
 
 
-def _page(found: Sequence[Grant | AskBefore] | None, kind: type[View], *, limit: int) -> web.Response:
+def _cut_page(found: Sequence[Grant | AskBefore] | None, kind: type[View], *, limit: int) -> web.Response:
     """Return a page of the first `limit` entries. One more entry means that the list goes on. Raises GatewayError."""
     if found is None:
         raise build_stale_cursor_error("after")
     following = found[limit - 1].id if len(found) > limit else None
-    return page_answer([fill_view(kind, entry) for entry in found[:limit]], following=following)
+    return build_page_answer([fill_view(kind, entry) for entry in found[:limit]], following=following)

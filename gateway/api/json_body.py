@@ -10,10 +10,10 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.aio.cooperative import in_turns
+from gateway.aio.cooperative import run_cooperatively
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
-from gateway.jsontext.value_count import PIECE_BYTES, more_values
+from gateway.jsontext.value_count import PIECE_BYTES, has_more_values
 from gateway.lanes.aiohttp_adapter import Facade
 
 #: The codings of a body that are read, for `Accept-Encoding` of a 415 (RFC 9110 section 12.5.3).
@@ -67,7 +67,7 @@ async def read_content(request: web.Request, caller: Caller, *, limit_bytes: int
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )
     if inflater is not None and not inflater.eof:
-        raise _no_gzip()
+        raise _build_gzip_error()
     return bytes(content)
 
 
@@ -95,7 +95,7 @@ async def _unpack(piece: bytes, inflater: "zlib._Decompress", content: bytearray
         try:
             found = inflater.decompress(piece, STEP_BYTES)
         except zlib.error:
-            raise _no_gzip() from None
+            raise _build_gzip_error() from None
         content += found
         piece = inflater.unconsumed_tail
         if len(content) > limit_bytes:
@@ -103,10 +103,10 @@ async def _unpack(piece: bytes, inflater: "zlib._Decompress", content: bytearray
         if piece:
             await asyncio.sleep(0)
     if piece or inflater.unused_data:
-        raise _no_gzip()
+        raise _build_gzip_error()
 
 
-def _no_gzip() -> GatewayError:
+def _build_gzip_error() -> GatewayError:
     return GatewayError(
         "invalid_header",
         "The body does not match 'Content-Encoding: gzip': send one whole gzip member, or leave the header out.",
@@ -116,7 +116,7 @@ def _no_gzip() -> GatewayError:
 
 async def check_values(content: bytes, *, limit: int) -> None:
     """Check the number of JSON values in a body, in turns. Raises GatewayError (request_too_large)."""
-    if len(content) > limit and await in_turns(more_values(content, limit)):
+    if len(content) > limit and await run_cooperatively(has_more_values(content, limit)):
         raise GatewayError(
             "request_too_large",
             f"The request body holds more JSON values than limits.context_values ({limit}): send fewer messages, "

@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 from msgspec import Meta, field
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import (
     Authorise,
     RequestBody,
@@ -24,11 +24,11 @@ from gateway.api.request import (
     require_object,
     validate_body,
 )
-from gateway.api.views import json_answer, list_answer, page_answer
+from gateway.api.views import build_json_answer, build_page_answer, list_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json, ServiceState, StoredService, StoreError, UntoldError
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 from gateway.contracts.views import UnixTime, View, fill_view
 from gateway.mcp.registration import (
     SettingsError,
@@ -138,15 +138,15 @@ class ServicePages:
         self._servers = mcp_servers
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = SERVICES + "/{name}"
         return [
-            *readable(SERVICES, self._list),
-            *readable(one, self._get),
-            *readable(one + "/tools", self._tools),
+            *build_readable_routes(SERVICES, self._list),
+            *build_readable_routes(one, self._serve_service),
+            *build_readable_routes(one + "/tools", self._serve_tools),
             ("POST", SERVICES, self._register),
-            ("PUT", one, self._put),
+            ("PUT", one, self._serve_put),
             ("DELETE", one, self._delete),
             ("POST", one + "/start", self._start),
             ("POST", one + "/stop", self._stop),
@@ -160,38 +160,38 @@ class ServicePages:
         # In an order that all workers have: each may answer one page.
         found = sorted(await self._servers().list_services(), key=lambda seen: seen.name)
         page, following = paginate(found, query, key=attrgetter("name"))
-        return page_answer([service_view(seen) for seen in page], following=following)
+        return build_page_answer([build_service_view(seen) for seen in page], following=following)
 
-    async def _get(self, request: web.Request) -> web.Response:
-        self._admin(request)
+    async def _serve_service(self, request: web.Request) -> web.Response:
+        self._require_admin(request)
         seen = await self._get_service(request.match_info["name"])
-        return json_answer(fill_view(WholeServiceView, service_view(seen), stderr=seen.condition.stderr))
+        return build_json_answer(fill_view(WholeServiceView, build_service_view(seen), stderr=seen.condition.stderr))
 
-    async def _tools(self, request: web.Request) -> web.Response:
-        self._admin(request)
+    async def _serve_tools(self, request: web.Request) -> web.Response:
+        self._require_admin(request)
         seen = await self._get_service(request.match_info["name"])
         pins = seen.wanted.record.pins
-        wanted = [pins[tool] for tool in sorted(seen.service.service().changed) if tool in pins]
-        return list_answer(tool_views(seen, recorded=await self._servers().load_definitions(wanted)))
+        wanted = [pins[tool] for tool in sorted(seen.service.get_service().changed) if tool in pins]
+        return list_answer(build_tool_views(seen, recorded=await self._servers().load_definitions(wanted)))
 
     async def _register(self, request: web.Request) -> web.Response:
-        caller = self._admin(request)
+        caller = self._require_admin(request)
         settings = await _read_json_object(request, caller)
         name = _check_name(settings.pop("name", None))
         config = _encode_config(settings)
         if await self._is_configured_service(name):
-            raise _exists()
+            raise _build_exists_error()
         await self._check_name_conflict(name)
 
         def add(kept: StoredService) -> StoredService:
             if kept.config is not None:
-                raise _exists()
+                raise _build_exists_error()
             return replace(kept, config=config, stopped=False, pins={})
 
         return await self._change_service(name, add, caller, "registered", status=CREATED)
 
-    async def _put(self, request: web.Request) -> web.Response:
-        caller = self._admin(request)
+    async def _serve_put(self, request: web.Request) -> web.Response:
+        caller = self._require_admin(request)
         settings = await _read_json_object(request, caller)
         name = _check_name(request.match_info["name"])
         if settings.pop("name", name) != name:
@@ -209,16 +209,16 @@ class ServicePages:
         return await self._change_service(name, put, caller, "changed")
 
     async def _delete(self, request: web.Request) -> web.Response:
-        caller, name = self._admin(request), request.match_info["name"]
+        caller, name = self._require_admin(request), request.match_info["name"]
         if await self._is_configured_service(name):
             raise _is_configured()
         if not await self._servers().delete(name):
-            raise _not_found()
+            raise _build_not_found_error()
         log.info("the service %r was deleted by %r", name, caller.name)
-        return json_answer(ServiceDeletedView(name=name))
+        return build_json_answer(ServiceDeletedView(name=name))
 
     async def _start(self, request: web.Request) -> web.Response:
-        self._admin(request)
+        self._require_admin(request)
         if not (await self._get_service(request.match_info["name"])).wanted.is_enabled:
             raise GatewayError(
                 "service_not_running", "The settings of this service turn it off: set 'enabled' to true first."
@@ -234,7 +234,7 @@ class ServicePages:
         )
 
     async def _accept(self, request: web.Request) -> web.Response:
-        caller = self._admin(request)
+        caller = self._require_admin(request)
         content = await _read_json_object(request, caller)
         seen = await self._get_service(request.match_info["name"])
         accepted = _select_accepted(seen, validate_body(Acceptance, content).tools)
@@ -242,7 +242,7 @@ class ServicePages:
         def accept(kept: StoredService) -> StoredService:
             pins = kept.pins
             if len(pins) >= MOST_PINS:
-                pins = {tool: digest for tool, digest in pins.items() if tool in seen.service.definitions()}
+                pins = {tool: digest for tool, digest in pins.items() if tool in seen.service.list_definitions()}
             return replace(kept, pins={**pins, **accepted})
 
         await self._servers().record(seen.name, accepted)
@@ -251,7 +251,7 @@ class ServicePages:
     async def _operate_service(
         self, request: web.Request, done: str, change: Callable[[StoredService], StoredService]
     ) -> web.Response:
-        caller = self._admin(request)
+        caller = self._require_admin(request)
         return await self._change_service(
             (await self._get_service(request.match_info["name"])).name, change, caller, done
         )
@@ -275,9 +275,9 @@ class ServicePages:
             log.error("the store failed behind a change of the service %r: %s", name, error)
             text = f"The service {name!r} was {done}, and that is stored: look at it once the store works."
             raise UntoldError("store_full", text) from None
-        return json_answer(service_view(seen), status=status)
+        return build_json_answer(build_service_view(seen), status=status)
 
-    def _admin(self, request: web.Request) -> Caller:
+    def _require_admin(self, request: web.Request) -> Caller:
         caller = self._authorise(request, SCOPE)
         parse_query(request)
         return caller
@@ -286,7 +286,7 @@ class ServicePages:
         for seen in await self._servers().list_services():
             if seen.name == name:
                 return seen
-        raise _not_found()
+        raise _build_not_found_error()
 
     async def _check_name_conflict(self, name: str) -> None:
         """Check that a service's name fits the names of the others. Raises GatewayError."""
@@ -303,8 +303,8 @@ class ServicePages:
         )
 
 
-def service_view(seen: ServerStatus) -> ServiceView:
-    server, facts, condition = seen.wanted.server, seen.service.service(), seen.condition
+def build_service_view(seen: ServerStatus) -> ServiceView:
+    server, facts, condition = seen.wanted.server, seen.service.get_service(), seen.condition
     return fill_view(
         ServiceView,
         condition,
@@ -323,22 +323,22 @@ def service_view(seen: ServerStatus) -> ServiceView:
     )
 
 
-def tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[ServiceToolView]:
+def build_tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[ServiceToolView]:
     """Return the tools of a service that runs here, each changed one with its accepted definition.
 
     `recorded`: definitions by their hashes. Without the accepted one there, `accepted` is null.
     """
-    facts, pins = seen.service.service(), seen.wanted.record.pins
+    facts, pins = seen.service.get_service(), seen.wanted.record.pins
     views: list[ServiceToolView] = []
-    for tool, digest in seen.service.definitions().items():
-        spec, document = seen.service.spec(tool), seen.service.document(tool)
+    for tool, digest in seen.service.list_definitions().items():
+        spec, document = seen.service.find_spec(tool), seen.service.find_document(tool)
         if spec is not None and document is not None:
             is_changed = tool in facts.changed
             accepted = recorded.get(pins.get(tool, "")) if is_changed else None
             views.append(
                 ServiceToolView(
                     name=tool,
-                    model_name=model_name(f"{seen.name}.{tool}"),
+                    model_name=encode_model_name(f"{seen.name}.{tool}"),
                     **document,
                     sha256=digest,
                     accepted_sha256=pins.get(tool),
@@ -356,7 +356,7 @@ def _select_accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Ma
             "service_not_running",
             "The service does not run, so it has no tools to accept: start it, and read its tools again.",
         )
-    definitions = dict(seen.service.definitions())
+    definitions = dict(seen.service.list_definitions())
     for tool, digest in (wanted or {}).items():
         if definitions.get(tool) != digest:
             raise GatewayError(
@@ -377,7 +377,7 @@ def _check_name(name: object, *, beside: ServiceNames | None = None) -> str:
     try:
         return check_service_name(name, beside=beside)
     except SettingsError as error:
-        raise _as_gateway_error(error) from None
+        raise _convert_error(error) from None
 
 
 def _encode_config(settings: Json, *, kept: Json | None = None) -> bytes:
@@ -386,23 +386,23 @@ def _encode_config(settings: Json, *, kept: Json | None = None) -> bytes:
         settings = restore_stored_secrets(settings, kept=kept)
         parse_settings(settings)
     except SettingsError as error:
-        raise _as_gateway_error(error) from None
+        raise _convert_error(error) from None
     return orjson.dumps(settings)
 
 
-def _as_gateway_error(error: SettingsError) -> GatewayError:
+def _convert_error(error: SettingsError) -> GatewayError:
     text = str(error) if str(error).endswith("?") else f"{error}."
     code = "unknown_field" if error.unknown else "invalid_field"
     return GatewayError(code, f"{text[:1].upper()}{text[1:]}", param=error.param)
 
 
-def _not_found() -> GatewayError:
+def _build_not_found_error() -> GatewayError:
     return GatewayError(
         "service_not_found", "The gateway has no service of this name: GET /mcp/services lists all services."
     )
 
 
-def _exists() -> GatewayError:
+def _build_exists_error() -> GatewayError:
     return GatewayError(
         "service_exists",
         "A service of this name exists: choose another name, or change the service with PUT.",

@@ -16,13 +16,13 @@ from gateway.api.cors import CorsHeaders
 from gateway.api.front_page import FRONT_PAGE, FRONT_PAGE_HEADERS, wants_html
 from gateway.api.json_body import ACCEPTED_CODINGS, check_type
 from gateway.auth.host_guard import HostGuard
-from gateway.contracts.errors import GatewayError, not_allowed
-from gateway.contracts.storage.store import StoreError, unwritten
+from gateway.contracts.errors import GatewayError, build_not_allowed_error
+from gateway.contracts.storage.store import StoreError, build_unwritten_error
 from gateway.contracts.tools import TOOL_HEADER
 from gateway.contracts.tracing.context import CURRENT
 from gateway.dialects.loader import ERRORS
 from gateway.http.error_response import build_error_body, generate_request_id
-from gateway.lanes.aiohttp_adapter import Facade, note, take_back
+from gateway.lanes.aiohttp_adapter import Facade, add_log_facts, restore_connection_header
 from gateway.lanes.auth_failures import WrongKeys
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,38 +90,38 @@ class Site:
         self._apart = apart
         self._below_apart = tuple(one + "/" for one in apart)
 
-    def application(self) -> web.Application:
-        app = web.Application(middlewares=[self._guard])
-        app.router.add_get(ROOT, self._root)
-        app.router.add_get("/health/live", self._live)
-        app.router.add_get("/health/ready", self._readiness)
+    def build_application(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard_request])
+        app.router.add_get(ROOT, self._serve_root)
+        app.router.add_get("/health/live", self._serve_live)
+        app.router.add_get("/health/ready", self._serve_readiness)
         if self._exposition is not None:
-            app.router.add_get(METRICS, self._metrics)
+            app.router.add_get(METRICS, self._serve_metrics)
         if self._console is not None:
             for path in (CONSOLE, CONSOLE + "/{rest:.*}"):
-                app.router.add_route("*", path, self._of_console)  # without a route, aiohttp's 404 leaves a cycle
+                app.router.add_route("*", path, self._serve_console)  # without a route, aiohttp's 404 leaves a cycle
         for method, path, handler in self._further:
             app.router.add_route(method, path, handler)
         if self._later is not None:
             app.router.register_resource(self._later)
         app.on_response_prepare.append(keep_from_caches)
-        app.on_response_prepare.append(self._sharing.share)
-        app.on_response_prepare.append(take_back)
+        app.on_response_prepare.append(self._sharing.add_cors_headers)
+        app.on_response_prepare.append(restore_connection_header)
         return app
 
-    async def _root(self, request: web.Request) -> web.Response:
+    async def _serve_root(self, request: web.Request) -> web.Response:
         if wants_html(",".join(request.headers.getall("Accept", ()))):
             return web.Response(body=FRONT_PAGE, headers=FRONT_PAGE_HEADERS)
-        return _json({"status": "ok"})
+        return _build_json_answer({"status": "ok"})
 
-    async def _live(self, _request: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+    async def _serve_live(self, _request: web.Request) -> web.Response:
+        return _build_json_answer({"status": "ok"})
 
-    async def _readiness(self, _request: web.Request) -> web.Response:
+    async def _serve_readiness(self, _request: web.Request) -> web.Response:
         status = await self._ready()
-        return _json({"status": status}, status=200 if status == "ready" else 503)
+        return _build_json_answer({"status": status}, status=200 if status == "ready" else 503)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _serve_metrics(self, request: web.Request) -> web.Response:
         self._read_metrics(request)
         assert self._exposition is not None
         _, kind = choose_encoder(",".join(request.headers.getall("Accept", ())))
@@ -129,44 +129,46 @@ class Site:
         headers = {"Content-Type": kind if is_open else EXPOSITION_TYPE}
         return web.Response(body=await self._exposition(is_open), headers=headers)
 
-    async def _of_console(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_console(self, request: web.Request) -> web.StreamResponse:
         assert self._console is not None
         return await self._console(request)
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _guard_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if isinstance(facade := request.transport, Facade) and facade.trace is not None:
             CURRENT.set(facade.trace)
         try:
-            preflight = self._sharing.preflight(request)
+            preflight = self._sharing.answer_preflight(request)
             if preflight is not None:
                 return preflight
             if request.path != ROOT:
                 _check_tool(request)
             if self._console is not None and (request.path == CONSOLE or request.path.startswith(CONSOLE + "/")):
-                return await self._of_console(request)  # it checks its callers by itself
+                return await self._serve_console(request)  # it checks its callers by itself
             if request.path not in OPEN:
                 if not self._is_apart(request.path):
                     self._recognise(request)
                 check_type(request)
             return await handler(request)
         except web.HTTPMethodNotAllowed as refusal:
-            return _error(request, not_allowed(_NOT_ALLOWED, refusal.allowed_methods))
+            return _build_error_answer(request, build_not_allowed_error(_NOT_ALLOWED, refusal.allowed_methods))
         except (web.HTTPNotFound, web.HTTPRequestEntityTooLarge) as refusal:
-            return _error(request, GatewayError(*_REFUSALS[refusal.status]))
+            return _build_error_answer(request, GatewayError(*_REFUSALS[refusal.status]))
         except GatewayError as error:
             peer = None if request.transport is None else request.transport.get_extra_info("peername")
             self._wrong_keys.record_refusal(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
-            return _error(request, error)
+            return _build_error_answer(request, error)
         except StoreError as error:
             log.error("the store failed: %s", error)
-            nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
-            return _error(request, nothing)
+            nothing = build_unwritten_error(
+                error, "The gateway's store failed, so nothing was done: its log has the reason."
+            )
+            return _build_error_answer(request, nothing)
         except ConnectionResetError:
-            raise  # the client left, so no answer can reach it, and there is nothing to log: see `page_log`
+            raise  # the client left, so no answer can reach it, and there is nothing to log: see `build_page_log`
         except Exception:
             failure = GatewayError("internal_error", "The gateway failed: look for this request id in its log.")
-            answer = _error(request, failure)
+            answer = _build_error_answer(request, failure)
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
 
@@ -184,12 +186,12 @@ async def keep_from_caches(request: web.Request, response: web.StreamResponse) -
         response.headers.setdefault("Cache-Control", "no-store")
 
 
-def readable(path: str, handler: Handler) -> Sequence[Route]:
+def build_readable_routes(path: str, handler: Handler) -> Sequence[Route]:
     """Return the routes of a page that answers GET and HEAD alike."""
     return [(method, path, handler) for method in ("GET", "HEAD")]
 
 
-def page_log() -> logging.Logger:
+def build_page_log() -> logging.Logger:
     """Return the log of aiohttp's handlers. It drops aiohttp's errors about clients that left."""
     found = logging.getLogger("gateway.server.api")
     found.addFilter(_is_not_client_disconnect)
@@ -210,13 +212,13 @@ def _check_tool(request: web.Request) -> None:
         )
 
 
-def _json(content: dict[str, str], *, status: int = 200) -> web.Response:
+def _build_json_answer(content: dict[str, str], *, status: int = 200) -> web.Response:
     return web.json_response(content, status=status)
 
 
-def _error(request: web.Request, error: GatewayError) -> web.Response:
+def _build_error_answer(request: web.Request, error: GatewayError) -> web.Response:
     request_id = request.get(REQUEST_ID) or generate_request_id()
-    note(request, error_code=error.code, request_id=request_id)
+    add_log_facts(request, error_code=error.code, request_id=request_id)
     headers = {"Content-Type": "application/json", "x-request-id": request_id}
     if error.facts.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"

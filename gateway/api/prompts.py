@@ -9,9 +9,9 @@ from aiohttp import web
 from pydantic import Field, ValidationError
 
 from gateway.api.json_body import read_content
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import Authorise, RequestBody, parse_limit, parse_query
-from gateway.api.views import json_answer, page_answer
+from gateway.api.views import build_json_answer, build_page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
     BasePrompts,
@@ -83,14 +83,14 @@ class PromptPages:
     enhancer: Callable[[], Enhancer | None]
     authorise: Authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = PREFIX + "/{id}"
         return [
-            *readable(PREFIX, self._list),
-            *readable(one, self._get),
-            *readable(one + "/enhanced", self._get_enhanced),
-            ("PUT", one, self._put),
+            *build_readable_routes(PREFIX, self._list),
+            *build_readable_routes(one, self._serve_prompt),
+            *build_readable_routes(one + "/enhanced", self._get_enhanced),
+            ("PUT", one, self._serve_put),
             ("DELETE", one, self._delete),
         ]
 
@@ -98,16 +98,16 @@ class PromptPages:
         caller = self.authorise(request, "context")
         query = parse_query(request, "after", "limit")
         limit = parse_limit(query, default=LIMIT_MOST)
-        found = await self.prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
+        found = await self.prompts().list_page(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
         following = found[limit - 1].id if len(found) > limit else None
-        return page_answer([_view(PromptView, prompt) for prompt in found[:limit]], following=following)
+        return build_page_answer([_build_view(PromptView, prompt) for prompt in found[:limit]], following=following)
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_prompt(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
         prompt = await self.prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
-            raise _not_found()
-        return json_answer(_view(PromptWithTextView, prompt))
+            raise _build_not_found_error()
+        return build_json_answer(_build_view(PromptWithTextView, prompt))
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -119,12 +119,12 @@ class PromptPages:
         prompt_id = request.match_info["id"]
         enhanced = await enhancer.enhance_prompt(prompt_id, tenant=caller.tenant)
         if enhanced is None:
-            raise _not_found()
+            raise _build_not_found_error()
         tag = _compute_etag(enhanced)
         headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}", "Vary": _KEYS}
         if any(known.value in (tag, "*") for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
-        answer = json_answer(
+        answer = build_json_answer(
             EnhancedPromptView(
                 id=prompt_id,
                 text=enhanced.text,
@@ -136,18 +136,18 @@ class PromptPages:
         answer.headers.update(headers)
         return answer
 
-    async def _put(self, request: web.Request) -> web.Response:
+    async def _serve_put(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
         text = _parse_body(await _read_body(request, caller)).text
         try:
-            prompt = await self.prompts().put(request.match_info["id"], text, tenant=caller.tenant)
+            prompt = await self.prompts().store_prompt(request.match_info["id"], text, tenant=caller.tenant)
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         except PromptIdError as error:
-            raise GatewayError("invalid_field", f"{_sentence(str(error))}.", param="id") from error
+            raise GatewayError("invalid_field", f"{_capitalize_sentence(str(error))}.", param="id") from error
         except PromptTextError as error:
-            raise GatewayError("request_too_large", f"{_sentence(str(error))}.", param="text") from error
-        return json_answer(_view(PromptWithTextView, prompt))
+            raise GatewayError("request_too_large", f"{_capitalize_sentence(str(error))}.", param="text") from error
+        return build_json_answer(_build_view(PromptWithTextView, prompt))
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
@@ -157,14 +157,14 @@ class PromptPages:
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         if not was_there:
-            raise _not_found()
-        return json_answer(PromptDeletedView(id=prompt_id))
+            raise _build_not_found_error()
+        return build_json_answer(PromptDeletedView(id=prompt_id))
 
 
 async def _read_body(request: web.Request, caller: Caller) -> bytes:
     """Return the whole body. Raises GatewayError (request_too_large) for more than a prompt can need."""
     if (request.content_length or 0) > BODY_LIMIT_BYTES:
-        raise _too_large()
+        raise _build_too_large_error()
     return await read_content(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="what a prompt can need")
 
 
@@ -191,12 +191,12 @@ def _compute_etag(enhanced: EnhancedPrompt) -> str:
     return digest.hexdigest()
 
 
-def _view(kind: type[PromptView], prompt: ListedPrompt) -> PromptView:
+def _build_view(kind: type[PromptView], prompt: ListedPrompt) -> PromptView:
     updated_at = None if prompt.updated_s is None else int(prompt.updated_s)
     return fill_view(kind, prompt, updated_at=updated_at, characters=len(prompt.text))
 
 
-def _not_found() -> GatewayError:
+def _build_not_found_error() -> GatewayError:
     return GatewayError(
         "prompt_not_found", "The gateway has no system prompt with this id: GET /v1/system-prompts lists all prompts."
     )
@@ -210,9 +210,9 @@ def _is_configured() -> GatewayError:
     )
 
 
-def _too_large() -> GatewayError:
+def _build_too_large_error() -> GatewayError:
     return GatewayError("request_too_large", f"The body is larger than {BODY_LIMIT_BYTES} bytes: shorten the prompt.")
 
 
-def _sentence(text: str) -> str:
+def _capitalize_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -202,7 +202,7 @@ def validate_body(model: type[ModelT], value: object) -> ModelT:
     if problem["type"] == "extra_forbidden":
         raise GatewayError(
             "unknown_field",
-            f"The body does not have this field: leave it out, or use one of {_fields(model)}.",
+            f"The body does not have this field: leave it out, or use one of {_list_field_names(model)}.",
             param=param,
         )
     if problem["type"] == "missing":
@@ -217,5 +217,5 @@ def require_object(value: object) -> Json:
     return value
 
 
-def _fields(model: type[BaseModel]) -> str:
+def _list_field_names(model: type[BaseModel]) -> str:
     return ", ".join(field.alias or name for name, field in model.model_fields.items())

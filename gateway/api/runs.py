@@ -10,9 +10,9 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, audit_row, is_table, run_row, table_answer
-from gateway.api.decisions import ApiContext, carried_out, convert_store_errors, resume_runs, still_answered
-from gateway.api.ops_pages import Route, readable
+from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, audit_row, is_table, run_row, stream_table
+from gateway.api.decisions import ApiContext, carry_out, convert_store_errors, resume_runs, still_answered
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import (
     VIEWING,
     RequestBody,
@@ -26,7 +26,15 @@ from gateway.api.request import (
     read_body,
     read_user,
 )
-from gateway.api.views import RunView, audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
+from gateway.api.views import (
+    RunView,
+    audit_view,
+    build_json_answer,
+    build_page_answer,
+    build_summary_view,
+    build_whole_run_view,
+    run_view,
+)
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
@@ -62,38 +70,40 @@ class RunPages:
     def __init__(self, api: ApiContext) -> None:
         self._api = api
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = RUNS + "/{id}"
         return [
-            *readable(RUNS, self._list),
-            *readable(one, self._get),
-            *readable(AUDIT, self._audit),
-            *readable(SUMMARY, self._summary),
+            *build_readable_routes(RUNS, self._list),
+            *build_readable_routes(one, self._serve_run),
+            *build_readable_routes(AUDIT, self._audit),
+            *build_readable_routes(SUMMARY, self._serve_summary),
             ("POST", one + "/cancel", self._cancel),
-            ("POST", one + "/resume", self._settle),
+            ("POST", one + "/resume", self._serve_resolution),
         ]
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
         query = parse_query(request, *_NARROWING, "after", "limit", "format")
         if is_table(query):
-            return await table_answer(request, COLUMNS, self._rows(request, query), file="runs.csv")
-        views, following = await self._page(query, caller, limit=parse_limit(query))
-        return page_answer(views, following=following)
+            return await stream_table(request, COLUMNS, self._iterate_rows(request, query), file="runs.csv")
+        views, following = await self._load_page(query, caller, limit=parse_limit(query))
+        return build_page_answer(views, following=following)
 
-    async def _rows(self, request: web.Request, query: Mapping[str, str]) -> AsyncIterator[Sequence[Sequence[object]]]:
+    async def _iterate_rows(
+        self, request: web.Request, query: Mapping[str, str]
+    ) -> AsyncIterator[Sequence[Sequence[object]]]:
         """Yield the rows of all runs that fit, some at a time, as long as the key may see them."""
         after = query.get("after")
         while True:
             caller = self._api.authorise(request, *VIEWING)
             place = {} if after is None else {"after": after}
-            views, after = await self._page({**query, **place}, caller, limit=LIMIT_MOST)
+            views, after = await self._load_page({**query, **place}, caller, limit=LIMIT_MOST)
             yield [run_row(view) for view in views]
             if after is None:
                 return
 
-    async def _page(
+    async def _load_page(
         self, query: Mapping[str, str], caller: Caller, *, limit: int
     ) -> tuple[Sequence[RunView], str | None]:
         """Return a page of runs that fit, newest first, and the `after` of the next page, None at the end."""
@@ -116,7 +126,7 @@ class RunPages:
                 break
         return views, following
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_run(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         parse_query(request)
         store, run_id, tenant = self._api.store, request.match_info["id"], caller.tenant
@@ -125,9 +135,9 @@ class RunPages:
             raise run_resolution.build_not_found_error()
         await self._api.approvals().expire_due(tenant=tenant)
         steps, approvals = await asyncio.gather(
-            store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+            store.list_steps(run_id, tenant=tenant), store.list_approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
         )
-        return json_answer(whole_run_view(run, steps=steps, approvals=approvals))
+        return build_json_answer(build_whole_run_view(run, steps=steps, approvals=approvals))
 
     async def _cancel(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -143,9 +153,9 @@ class RunPages:
                 tracer=self._api.tracer,
             )
         self._api.feed.nudge()
-        return json_answer(run_view(run, pending=0))
+        return build_json_answer(run_view(run, pending=0))
 
-    async def _settle(self, request: web.Request) -> web.Response:
+    async def _serve_resolution(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         parse_query(request)
         body = await read_body(request, SettlementBody, caller)
@@ -170,11 +180,11 @@ class RunPages:
             trusted=body.trusted,
             user=read_user(request),
         )
-        run = await carried_out(self._settle_call(request.match_info["id"], settlement, caller))
+        run = await carry_out(self._settle_call(request.match_info["id"], settlement, caller))
         pending = 0
         with still_answered("a settlement"):
             pending = await self._count_pending(run)
-        return json_answer(run_view(run, pending=pending))
+        return build_json_answer(run_view(run, pending=pending))
 
     async def _settle_call(self, run_id: str, settlement: run_resolution.RunSettlement, caller: Caller) -> StoredRun:
         with convert_store_errors("what a person says about a call"):
@@ -211,26 +221,28 @@ class RunPages:
         self._api.feed.nudge()
         with still_answered("that a run is to go on"):
             run = await self._api.store.run(run_id, tenant=caller.tenant) or run
-        return json_answer(run_view(run, pending=0))
+        return build_json_answer(run_view(run, pending=0))
 
-    async def _summary(self, request: web.Request) -> web.Response:
+    async def _serve_summary(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         parse_query(request)
         await self._api.approvals().expire_due(tenant=caller.tenant)
-        return json_answer(summary_view(await self._api.store.tally(tenant=caller.tenant)))
+        return build_json_answer(build_summary_view(await self._api.store.tally(tenant=caller.tenant)))
 
     async def _audit(self, request: web.Request) -> web.StreamResponse:
         self._api.authorise(request, "admin")
         query = parse_query(request, "after", "limit", "format")
         after = parse_query_number(query, "after", default=0)
         if is_table(query):
-            return await table_answer(request, AUDIT_COLUMNS, self._lines(request, after), file="audit.csv")
+            return await stream_table(
+                request, AUDIT_COLUMNS, self._iterate_audit_lines(request, after), file="audit.csv"
+            )
         limit = parse_limit(query)
         rows = await self._api.store.audit(after=after, limit=limit + 1)
         following = str(rows[limit - 1].seq) if len(rows) > limit else None
-        return page_answer([audit_view(row) for row in rows[:limit]], following=following)
+        return build_page_answer([audit_view(row) for row in rows[:limit]], following=following)
 
-    async def _lines(self, request: web.Request, after: int) -> AsyncIterator[Sequence[Sequence[object]]]:
+    async def _iterate_audit_lines(self, request: web.Request, after: int) -> AsyncIterator[Sequence[Sequence[object]]]:
         """Yield the rows of the audit log behind a line, some at a time, as long as the key may see them."""
         while True:
             self._api.authorise(request, "admin")
@@ -245,7 +257,7 @@ class RunPages:
     ) -> tuple[Sequence[StoredRun], str | None]:
         """Return the runs that may be shown, newest first, and the id of the last one looked at; None: of all."""
         narrowed = _read_narrowing(query)
-        some = partial(self._api.store.runs, tenant=tenant, after=query.get("after"))
+        some = partial(self._api.store.list_runs, tenant=tenant, after=query.get("after"))
         if wanted not in _SHOWN:
             narrowed["state"] = wanted
             page = await some(limit=limit, **narrowed)
@@ -257,14 +269,16 @@ class RunPages:
             page = await some(limit=LOOKED_AT, **narrowed)
             seen_until = max(seen_until, page.behind or seen_until)
             found += page.runs
-        kept = sorted((run for run in found if _place(run) >= seen_until), key=_place, reverse=True)
+        kept = sorted((run for run in found if _get_sort_key(run) >= seen_until), key=_get_sort_key, reverse=True)
         return kept, seen_until[1] or None
 
     async def _count_pending(self, run: StoredRun) -> int:
         """Return the number of pending approvals of the run; 0 for a run that is not under way."""
         if run.state not in _SHOWN:
             return 0
-        return len(await self._api.store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+        return len(
+            await self._api.store.list_approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN)
+        )
 
 
 def _read_narrowing(query: Mapping[str, str]) -> NarrowedRuns:
@@ -279,6 +293,6 @@ def _read_narrowing(query: Mapping[str, str]) -> NarrowedRuns:
     }
 
 
-def _place(run: StoredRun) -> tuple[float, str]:
+def _get_sort_key(run: StoredRun) -> tuple[float, str]:
     """Return the sort key of a run in a list, which is in descending order."""
     return run.created_s, run.id

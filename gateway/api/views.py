@@ -162,32 +162,32 @@ class RefusalView(View, frozen=True):
     code: str
 
 
-def json_answer(content: View | Mapping[str, object], *, status: int = 200) -> web.Response:
+def build_json_answer(content: View | Mapping[str, object], *, status: int = 200) -> web.Response:
     body = orjson.dumps(content, default=dump_view)
     return web.Response(status=status, body=body, content_type="application/json", charset="utf-8")
 
 
 def list_answer(entries: Sequence[View | Json]) -> web.Response:
-    return json_answer({"object": "list", "data": entries})
+    return build_json_answer({"object": "list", "data": entries})
 
 
-def page_answer(entries: Sequence[View], *, following: str | None) -> web.Response:
+def build_page_answer(entries: Sequence[View], *, following: str | None) -> web.Response:
     """Return one page of a list. `following` is the `after` of the next page, or None at the end."""
-    return json_answer({"object": "list", "data": entries, "next": following})
+    return build_json_answer({"object": "list", "data": entries, "next": following})
 
 
-def groups_answer(groups: Sequence[CallGroupView], *, more: bool) -> web.Response:
+def build_groups_answer(groups: Sequence[CallGroupView], *, more: bool) -> web.Response:
     """Return groups, the largest first. `more`: there are further ones, which the answer does not hold."""
-    return json_answer({"object": "list", "data": groups, "more": more})
+    return build_json_answer({"object": "list", "data": groups, "more": more})
 
 
-def group_view(group: ApprovalGroup, first: Approval, *, by: ApprovalGrouping) -> CallGroupView:
+def build_group_view(group: ApprovalGroup, first: Approval, *, by: ApprovalGrouping) -> CallGroupView:
     """Return a group of pending approvals by what they share."""
     tool, caller = (None, first.caller) if by == "caller" else (first.tool, None)
     return fill_view(CallGroupView, group, tool=tool, asked_by=caller, first=build_approval_view(first))
 
 
-def shown_state(run: StoredRun, *, pending: int) -> RunState:
+def choose_shown_state(run: StoredRun, *, pending: int) -> RunState:
     """Return the state to show. A run that waits for a person in memory looks like one that waits in the store."""
     return "awaiting_approval" if run.state == "running" and pending else run.state
 
@@ -197,7 +197,7 @@ def run_view(run: StoredRun, *, pending: int) -> RunView:
     return fill_view(RunView, run, **_read_run(run, pending=pending))
 
 
-def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Sequence[Approval]) -> WholeRunView:
+def build_whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Sequence[Approval]) -> WholeRunView:
     """Return a run with all that the store has of it."""
     answer: Json | None = None if run.answer is None else orjson.loads(run.answer)
     found = {
@@ -220,7 +220,7 @@ def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Se
 def _read_run(run: StoredRun, *, pending: int) -> Json:
     """Return the fields that are no column of a run."""
     return {
-        "state": shown_state(run, pending=pending),
+        "state": choose_shown_state(run, pending=pending),
         "client": None if run.client is None else orjson.loads(run.client),
         "pending": pending,
         "lease_until": run.lease_s if run.state == "running" and run.owner is not None else None,
@@ -231,7 +231,7 @@ def step_view(step: StoredStep, *, name: str | UnsetType = UNSET) -> StepView:
     return fill_view(StepView, step, name=name, arguments=orjson.loads(step.arguments))
 
 
-def decided_view(approval: Approval) -> ApprovalView:
+def build_decided_view(approval: Approval) -> ApprovalView:
     """Return the answer to a decision, the same each time: the decision, not the later state of its call."""
     view = build_approval_view(approval)
     return replace(view, state="approved") if approval.state in APPROVED else view
@@ -244,7 +244,7 @@ def preview_view(preview: Preview | NoPreview) -> PreviewView:
     return PreviewView(available=True, label=preview.label, before=preview.before, after=preview.after)
 
 
-def summary_view(tally: Tally) -> SummaryView:
+def build_summary_view(tally: Tally) -> SummaryView:
     return fill_view(SummaryView, tally, runs=dict(tally.runs))
 
 
@@ -252,6 +252,6 @@ def audit_view(row: AuditRow) -> AuditLineView:
     return AuditLineView(seq=row.seq, **asdict(row.line), hash=row.hash)
 
 
-def error_view(error: GatewayError) -> RefusalView:
+def build_error_view(error: GatewayError) -> RefusalView:
     """Return an error as a part of an answer with several entries."""
     return RefusalView(error.message, error.facts.type, error.param, error.code)

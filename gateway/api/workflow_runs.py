@@ -20,9 +20,9 @@ from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import get_head
 from gateway.model.call import ModelCall
-from gateway.runs.idempotency_key import RequestKey, fingerprint
+from gateway.runs.idempotency_key import RequestKey, hash_request
 from gateway.runs.live_run import LiveRun
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class WorkflowRuns:
         self.admit()
         lane, core = self.current()
         head = get_head(request)
-        async with lane.in_use():
+        async with lane.open_use():
             exchange, request_key = await self._read_request(lane, core, head, wanted, path=request.path)
             run = lane.runs.find(request_key)
             if run is None:
@@ -57,16 +57,16 @@ class WorkflowRuns:
     ) -> tuple[Exchange, RequestKey]:
         """Return the exchange to run, and the key by which repeated requests are the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
-        candidates = core.candidates(body)
+        candidates = core.list_candidates(body)
         identity = self.identify(head, candidates.has_key, "context")
         candidates.filter_allowed(identity.caller)
-        run_id, caller = new_run_id(), identity.caller
-        key = head.value(b"idempotency-key")
+        run_id, caller = generate_run_id(), identity.caller
+        key = head.find_value(b"idempotency-key")
         content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)
         if key is None:
             request_key = RequestKey(run_id, None, repeats=False, size_bytes=len(content))
         else:
-            same = fingerprint(
+            same = hash_request(
                 tenant=caller.tenant,
                 caller=caller.name,
                 path=path,
@@ -75,7 +75,7 @@ class WorkflowRuns:
             )
             repeatable = caller.tenant, caller.name, key.decode("latin-1")
             request_key = RequestKey(same, repeatable, repeats=False, size_bytes=len(content))
-        asked = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
+        asked = await lane.build_exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
         # No client reads a stream here: who waits for a person is told to.
         approvals: Literal["turn", "reject"] = "reject" if asked.steering.approvals == "reject" else "turn"
         exchange = replace(
@@ -100,7 +100,7 @@ async def _wait_until_stored(lane: ContextLane, run: LiveRun, *, detached: bool)
     try:
         await run.on_record()
     except BaseException as error:
-        lane.runs.leave(run, whole=isinstance(error, GatewayError))
+        lane.runs.remove_client(run, whole=isinstance(error, GatewayError))
         raise
     return StartedRun(run.exchange.id, wait_until_ended)
 
@@ -112,7 +112,7 @@ async def _wait_and_leave(lane: ContextLane, run: LiveRun) -> None:
         whole = True
         run.transcript.reraise()
     finally:
-        lane.runs.leave(run, whole=whole)
+        lane.runs.remove_client(run, whole=whole)
 
 
 def _may_run_again(run: StoredRun) -> bool:

@@ -10,14 +10,14 @@ from aiohttp import web
 from msgspec import UNSET, UnsetType
 from pydantic import Field
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import Authorise, RequestBody, paginate, parse_query, read_body
-from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
+from gateway.api.views import build_json_answer, build_page_answer, build_whole_run_view, list_answer
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED, Journal
-from gateway.contracts.storage.store import Json, StoreError, untold
+from gateway.contracts.storage.store import Json, StoreError, build_unknown_outcome_error
 from gateway.contracts.views import View, fill_view
 from gateway.runs.run_resolution import build_not_found_error
 from gateway.workflows.definition import Workflow, WorkflowStep
@@ -112,13 +112,13 @@ class WorkflowPages:
     authorise: Authorise
     begin: Begin
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router, in this order."""
         one = WORKFLOWS + "/{name}"
         return [
-            *readable(WORKFLOWS, self._list),
-            *readable(CATEGORIES, self._list_categories),
-            *readable(one, self._get),
+            *build_readable_routes(WORKFLOWS, self._list),
+            *build_readable_routes(CATEGORIES, self._list_categories),
+            *build_readable_routes(one, self._serve_workflow),
             ("POST", one + "/runs", self._run),
         ]
 
@@ -130,7 +130,7 @@ class WorkflowPages:
             fill_view(WorkflowView, each) for each in self.workflows().values() if category in (None, each.category)
         ]
         page, following = paginate(views, query, key=attrgetter("name"))
-        return page_answer(page, following=following)
+        return build_page_answer(page, following=following)
 
     async def _list_categories(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
@@ -140,12 +140,12 @@ class WorkflowPages:
             grouped.setdefault(workflow.category, []).append(workflow.name)
         return list_answer([WorkflowCategoryView(name=name, workflows=grouped[name]) for name in sorted(grouped)])
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_workflow(self, request: web.Request) -> web.Response:
         self.authorise(request, "context")
         parse_query(request)
         found = self._get_workflow(request)
         steps = [_step_view(step) for step in found.steps]
-        return json_answer(fill_view(WholeWorkflowView, found, parameters=found.schema(), steps=steps))
+        return build_json_answer(fill_view(WholeWorkflowView, found, parameters=found.build_schema(), steps=steps))
 
     async def _run(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -170,28 +170,28 @@ class WorkflowPages:
         if not wanted.detached:
             await begun.over()
         try:
-            return await self._answer(begun.run_id, wanted)
+            return await self._answer_run(begun.run_id, wanted)
         except StoreError as error:
             log.error("the store failed behind run %s: %s", begun.run_id, error)
-            raise untold(begun.run_id) from None
+            raise build_unknown_outcome_error(begun.run_id) from None
 
-    async def _answer(self, run_id: str, wanted: WorkflowRunRequest) -> web.Response:
+    async def _answer_run(self, run_id: str, wanted: WorkflowRunRequest) -> web.Response:
         """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run, StoreError."""
         store, tenant = self.store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
             raise build_not_found_error()
-        steps = await store.steps(run_id, tenant=tenant)
-        approvals = await store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
-        content = whole_run_view(run, steps=steps, approvals=approvals)
+        steps = await store.list_steps(run_id, tenant=tenant)
+        approvals = await store.list_approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
+        content = build_whole_run_view(run, steps=steps, approvals=approvals)
         if wanted.detached or run.state not in ENDED:
-            answer = json_answer(content, status=202)
+            answer = build_json_answer(content, status=202)
             answer.headers["Location"] = f"{RUNS}/{run_id}"
         elif run.error_code is not None:
             error = GatewayError(run.error_code, run.error or "The run failed.")
-            raise error.after_effects() if run.effects else error
+            raise error.mark_after_effects() if run.effects else error
         else:
-            answer = json_answer(content)
+            answer = build_json_answer(content)
         if wanted.detached:
             answer.headers["Preference-Applied"] = RESPOND_ASYNC
         answer.headers["X-Context-Run-Id"] = run_id

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from gateway.approvals.escaping import Language, code, fence_text, format_shown_name
+from gateway.approvals.escaping import Language, fence_text, format_code, format_shown_name
 
 #: The last second that datetime can write.
 _LAST_S: Final = 253402300799.0
@@ -79,14 +79,18 @@ def _list_other_ways_to_decide(
     """
     commands = [fence_text(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
     # No JSON stands here: libraries that want an object take the first one that an answer holds.
-    request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
+    request, key, value = (
+        format_code(f"POST /context/approvals/{ids[0]}"),
+        format_code("decision"),
+        format_code("approve"),
+    )
     held = None if answering.held_s is None else _format_time_left(answering.held_s, language)
-    tenant = code(format_shown_name(answering.tenant))
-    names = ", ".join(code(format_shown_name(name)) for name in answering.deciders)
+    tenant = format_code(format_shown_name(answering.tenant))
+    names = ", ".join(format_code(format_shown_name(name)) for name in answering.deciders)
     if language == "zh":
         if not answering.may_decide:
             who = f"可以决定的密钥：{names}" if names else "目前没有这样的密钥：请运维人员添加一个"
-            lead = f"{format_hindrance(answering, language)}请租户 {tenant} 中拥有权限 {code('approve')} 的"
+            lead = f"{format_hindrance(answering, language)}请租户 {tenant} 中拥有权限 {format_code('approve')} 的"
             lead += f"其他密钥的持有者在{until}之前用以下其中一个命令决定（{who}）："
         else:
             lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
@@ -96,7 +100,7 @@ def _list_other_ways_to_decide(
         if not answering.may_decide:
             who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
             lead = f"{format_hindrance(answering, language)} Ask somebody with another key of the tenant {tenant} that "
-            lead += f"has the scope {code('approve')} to decide with one of these commands, until {until}. {who}"
+            lead += f"has the scope {format_code('approve')} to decide with one of these commands, until {until}. {who}"
         else:
             lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
             lead += "window, with one of these commands:"
@@ -107,7 +111,7 @@ def _list_other_ways_to_decide(
 
 def format_hindrance(answering: AnswerOptions, language: Language = "en") -> str:
     """Return the sentence with the reason why the reader may not approve."""
-    setting = code("approvals.self: refuse")
+    setting = format_code("approvals.self: refuse")
     match answering.hindrance, language:
         case "own", "zh":
             return f"这里的密钥不能批准自己的调用（{setting}）。"
@@ -118,9 +122,9 @@ def format_hindrance(answering: AnswerOptions, language: Language = "en") -> str
         case "approved", _:
             return "Your key has approved, and another key must approve, too."
         case _, "zh":
-            return f"您的密钥不能作出决定：它没有权限 {code('approve')}。"
+            return f"您的密钥不能作出决定：它没有权限 {format_code('approve')}。"
         case _:
-            return f"Your key may not decide: it lacks the scope {code('approve')}."
+            return f"Your key may not decide: it lacks the scope {format_code('approve')}."
 
 
 def _format_withdrawal(named: Sequence[tuple[str, str]], language: Language) -> list[str]:
@@ -150,8 +154,8 @@ def _format_replies(named: Sequence[tuple[str, str]], until: str, language: Lang
         reason = "A rejection may give a reason: {0}."
         why = "reason"
     if len(named) > 1:
-        parts.append(single.format(code(f"{approve} {with_words[0]}")))
-    parts.append(reason.format(code(f"{reject} {with_words[0]}: {why}")))
+        parts.append(single.format(format_code(f"{approve} {with_words[0]}")))
+    parts.append(reason.format(format_code(f"{reject} {with_words[0]}: {why}")))
     return parts
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import orjson
 from msgspec import Meta, field
 
-from gateway.contracts.storage.endorsements import counted_endorsements, get_check_word, waiting_sha256
+from gateway.contracts.storage.endorsements import get_check_word, hash_waiting_call, select_counted_endorsements
 from gateway.contracts.storage.journal import APPROVED, Approval, ApprovalState, Via
 from gateway.contracts.storage.store import Json
 from gateway.contracts.views import UnixTime, View, dump_view, fill_view
@@ -87,7 +87,7 @@ def _read_call(approval: Approval) -> Json:
     return {
         "client": None if approval.client is None else orjson.loads(approval.client),
         "arguments": orjson.loads(approval.arguments),
-        "sha256": waiting_sha256(approval) if approval.state == "pending" else approval.sha256,
+        "sha256": hash_waiting_call(approval) if approval.state == "pending" else approval.sha256,
         "check_word": get_check_word(approval),
         "approved_by": _list_approvers(approval),
         "edited_arguments": None if approval.edited is None else orjson.loads(approval.edited),
@@ -100,4 +100,4 @@ def _list_approvers(approval: Approval) -> list[ApproverView]:
         if approval.state not in APPROVED:
             return []
         return [fill_view(ApproverView, approval, by=approval.decided_by, user=None, at_s=approval.decided_s)]
-    return [fill_view(ApproverView, one) for one in counted_endorsements(approval)]
+    return [fill_view(ApproverView, one) for one in select_counted_endorsements(approval)]

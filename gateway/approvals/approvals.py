@@ -30,11 +30,11 @@ from gateway.approvals.decision import Remember as Remember
 from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256
-from gateway.contracts.check_word import new_approval_id, new_secret
+from gateway.contracts.check_word import generate_approval_id, generate_secret
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.storage.endorsements import counted_endorsements
+from gateway.contracts.storage.endorsements import select_counted_endorsements
 from gateway.contracts.storage.journal import (
     APPROVED,
     Approval,
@@ -99,7 +99,7 @@ class Approvals:
         binding = self._judges.find_binding(step.tool) or ApprovalBinding("", "")
         now_s = self._clock.time()
         return Approval(
-            id=new_approval_id(),
+            id=generate_approval_id(),
             tenant=step.tenant,
             caller=exchange.caller.name,
             conversation=exchange.conversation,
@@ -118,7 +118,7 @@ class Approvals:
             state="pending",
             created_s=now_s,
             expires_s=now_s + self._expires_s,
-            secret=new_secret(),
+            secret=generate_secret(),
             required=self.rules.count_required(step.tool, step.risk_level),
         )
 
@@ -127,7 +127,9 @@ class Approvals:
 
         It is of the same caller, end user and conversation. None: there is none.
         """
-        pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
+        pending = await self._store.list_approvals(
+            tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN
+        )
         alike = (one for one in pending if has_same_requester(one, exchange) and one.expires_s > self._clock.time())
         return next((one for one in alike if one.run_id != step.run_id), None)
 
@@ -137,7 +139,7 @@ class Approvals:
             approval.definition_sha256, approval.policy_sha256
         )
 
-    async def obstacle(self, approval: Approval) -> str | None:
+    async def find_obstacle(self, approval: Approval) -> str | None:
         """Return why a waiting call cannot run any more, even if approved; None: it can. Raises StoreError.
 
         A missing tool does not count as an obstacle: its service may come back.
@@ -173,12 +175,12 @@ class Approvals:
             return "scope"
         if any(self.rules.refuses(one, key=caller.name, user=user) for one in asked):
             return "own"
-        given = (each for one in asked for each in counted_endorsements(one))
+        given = (each for one in asked for each in select_counted_endorsements(one))
         return "approved" if any(each.has_endorser(caller.name, user) for each in given) else None
 
-    async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
+    async def index_by_step(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """Return the approvals of a run by the step that they are for, the latest of each."""
-        return {one.step: one for one in await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)}
+        return {one.step: one for one in await self._store.list_approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)}
 
     async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
         """Wait until the approval of the first of `steps` is decided.
@@ -190,7 +192,7 @@ class Approvals:
         news = asyncio.Event()
         async with self._feed.subscribe(lambda _: news.set(), run_id=run_id, parting=news.set):
             while not self._feed.leaving:
-                approvals = await self.of_run(run_id, tenant=tenant)
+                approvals = await self.index_by_step(run_id, tenant=tenant)
                 awaited = [approvals[step] for step in steps]
                 if awaited[0].state != "pending" or (abort and any(map(was_rejected, awaited))):
                     return
@@ -217,7 +219,7 @@ class Approvals:
 
     async def expire_due(self, *, tenant: str) -> None:
         """End the approvals whose time is over if a tenant has one, so that no page shows it as pending."""
-        first = await self._store.approvals(tenant=tenant, state="pending", order="urgency", limit=1)
+        first = await self._store.list_approvals(tenant=tenant, state="pending", order="urgency", limit=1)
         if first and first[0].expires_s <= self._clock.time():
             await self.expire()
 
@@ -226,7 +228,7 @@ class Approvals:
 
         Raises GatewayError (approval_not_found, scope_missing) and StoreError.
         """
-        approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        approval = await self._store.get_approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise build_not_found_error()
         if "approve" not in caller.scopes:
@@ -240,9 +242,9 @@ class Approvals:
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Decide on one approval; see `rule_all`."""
-        return (await self.rule_all([(approval_id, wish)], caller=caller))[0]
+        return (await self.decide_all([(approval_id, wish)], caller=caller))[0]
 
-    async def rule_all(self, wishes: Sequence[tuple[str, Decision]], *, caller: Caller) -> Sequence[Approval]:
+    async def decide_all(self, wishes: Sequence[tuple[str, Decision]], *, caller: Caller) -> Sequence[Approval]:
         """Decide on different approvals, all of them or none, and return them as they are afterwards.
 
         An approval that several must approve stays pending until they have. Where a rejection ends its run, approvals
@@ -276,7 +278,7 @@ class Approvals:
         edits = [apply_edit(approval, wish, self._judges) for approval, wish in wanted]
         for approval, wish in wanted:
             if wish.approve and approval.state == "pending":
-                if (obstacle := await self.obstacle(approval)) is not None:
+                if (obstacle := await self.find_obstacle(approval)) is not None:
                     raise GatewayError("approval_stale", f"This call cannot run any more; reject it. {obstacle}")
                 if not self.holds(approval):
                     raise await self._reissue(approval)
@@ -296,7 +298,7 @@ class Approvals:
                 [approval for approval, _ in rejected], rejected[0][1], caller
             )
             writes[0] = replace(writes[0], others=others)
-        return await self._store.rule_all(writes)
+        return await self._store.decide_approvals(writes)
 
     async def ends_run(self, approval: Approval) -> bool:
         """Return whether a rejection ends its run: not if the client is shown each call. Raises StoreError."""
@@ -326,7 +328,7 @@ class Approvals:
         writes: list[DecisionWrite] = []
         for first in {approval.run_id: approval for approval in rejected}.values():
             together = replace(wish, comment=f"rejected together with {first.id}")
-            others = (await self.of_run(first.run_id, tenant=first.tenant)).values()
+            others = (await self.index_by_step(first.run_id, tenant=first.tenant)).values()
             writes += [
                 self._build_decision_write(other, together, None, caller)
                 for other in others
@@ -360,12 +362,12 @@ class Approvals:
             )
         verdict = self._judges.judge_edit(stale.tool, orjson.loads(stale.arguments))
         now_s, asks = self._clock.time(), verdict.decision == "confirm"
-        steps = await self._store.steps(stale.run_id, tenant=stale.tenant)
+        steps = await self._store.list_steps(stale.run_id, tenant=stale.tenant)
         level = next((step.risk_level for step in steps if step.number == stale.step), None)
         fresh = replace(
             stale,
-            id=new_approval_id(),
-            secret=new_secret(),
+            id=generate_approval_id(),
+            secret=generate_secret(),
             basis=verdict.basis if asks else stale.basis,
             rule=verdict.rule if asks else stale.rule,
             reason=verdict.reason if asks else stale.reason,
@@ -379,7 +381,7 @@ class Approvals:
         )
         event = build_event(fresh, "approval.required", build_approval_view(fresh), now_s=now_s)
         if not await self._store.reissue(stale.id, fresh, events=[event]):  # another request has reissued it
-            fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
+            fresh = (await self.index_by_step(stale.run_id, tenant=stale.tenant))[stale.step]
         self._feed.nudge()
         return GatewayError(
             "approval_stale", f"The tool or the policy has changed since: decide on {fresh.id} instead."

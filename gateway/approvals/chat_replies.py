@@ -10,7 +10,7 @@ import unicodedata
 from itertools import islice
 from typing import Final
 
-from gateway.approvals.typed_text import typed_text
+from gateway.approvals.typed_text import strip_added_text
 from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import ID, WORD
 
@@ -58,7 +58,7 @@ def parse_reply(text: str) -> ChatDecision | None:
     """
     if not ("_" in text or "＿" in text):  # each id has one
         return None
-    typed = typed_text(text)
+    typed = strip_added_text(text)
     decision = _parse_decision(typed)
     if decision is None or typed == text or {each for each, _ in decision.words} == {*decision.ids}:
         return decision

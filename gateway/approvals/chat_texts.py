@@ -7,14 +7,14 @@ import orjson
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import build_approval_view
-from gateway.contracts.storage.endorsements import counted_endorsements, get_check_word, waiting_arguments
+from gateway.contracts.storage.endorsements import get_check_word, get_waiting_arguments, select_counted_endorsements
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.storage.store import Json
 
 
 def describe_approval(approval: Approval) -> texts.ApprovalDescription:
     """Return an approval as texts show it."""
-    arguments = orjson.loads(waiting_arguments(approval))
+    arguments = orjson.loads(get_waiting_arguments(approval))
     return texts.ApprovalDescription(
         id=approval.id,
         word=get_check_word(approval),
@@ -23,7 +23,7 @@ def describe_approval(approval: Approval) -> texts.ApprovalDescription:
         reason=approval.reason,
         rule=approval.rule,
         required=approval.required,
-        approved_by=[one.by for one in counted_endorsements(approval)],
+        approved_by=[one.by for one in select_counted_endorsements(approval)],
     )
 
 
@@ -87,7 +87,7 @@ def build_waiting_facts(run_id: str, pending: Sequence[Approval]) -> Json:
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
 
 
-def question(
+def build_question_event(
     run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep], *, service_of: Callable[[str], str | None]
 ) -> Json:
     """Return the event of a waiting run for a client that shows calls; `steps` are the run's."""

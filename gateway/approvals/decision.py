@@ -12,14 +12,14 @@ import orjson
 
 from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical_json import call_sha256, canonical
+from gateway.contracts.canonical_json import call_sha256, write_canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.endorsements import (
     Endorsement,
-    endorsements_text,
+    get_waiting_arguments,
+    hash_waiting_call,
     list_endorsements,
-    waiting_arguments,
-    waiting_sha256,
+    write_endorsements,
 )
 from gateway.contracts.storage.journal import APPROVED, Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
 from gateway.contracts.storage.store import Json
@@ -78,7 +78,7 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
     Raises GatewayError (approval_stale, decision_conflict, edit_refused).
     """
     is_open = approval.state == "pending"
-    known = (waiting_sha256(approval),) if is_open else (approval.sha256, waiting_sha256(approval))
+    known = (hash_waiting_call(approval),) if is_open else (approval.sha256, hash_waiting_call(approval))
     if wish.sha256 is not None and wish.sha256 not in known:
         raise GatewayError(
             "approval_stale",
@@ -95,8 +95,8 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
     check_same_call(approval, wish)
     if not wish.approve or wish.arguments is None:
         return approval.edited
-    edited = canonical(wish.arguments)
-    if edited == waiting_arguments(approval):
+    edited = write_canonical(wish.arguments)
+    if edited == get_waiting_arguments(approval):
         return approval.edited
     if edited == approval.arguments:
         return None
@@ -110,8 +110,8 @@ def check_same_call(approval: Approval, wish: Decision) -> None:
     """Check that a repeated approval is of the call that was approved. Raises GatewayError."""
     if not wish.approve or approval.state not in APPROVED:
         return
-    named = wish.sha256 if wish.arguments is None else call_sha256(approval.tool, canonical(wish.arguments))
-    if named not in (None, waiting_sha256(approval)):
+    named = wish.sha256 if wish.arguments is None else call_sha256(approval.tool, write_canonical(wish.arguments))
+    if named not in (None, hash_waiting_call(approval)):
         raise GatewayError(
             "decision_conflict",
             f"The approval {approval.id} is {approval.state} already, with other arguments than yours: look at it.",
@@ -150,7 +150,7 @@ def build_decision_write(
     approval: Approval, wish: Decision, outcome: DecisionEffect, caller: Caller, *, now_s: float, grant: Grant | None
 ) -> DecisionWrite:
     """Return the record of a decision, with its event and its audit line."""
-    given = endorsements_text(outcome.endorsements) if outcome.endorsements else None
+    given = write_endorsements(outcome.endorsements) if outcome.endorsements else None
     state = ("approved" if wish.approve else "rejected") if outcome.is_settled else PARTLY
     facts: Json = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via, **wish.facts}
     if not outcome.is_settled:

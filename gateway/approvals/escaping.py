@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Final, Literal
 
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 
 Language = Literal["en", "zh"]
 
@@ -111,7 +111,7 @@ def escape_line(text: str, limit: int | None = None) -> str:
 
 def format_shown_json(value: Any, limit: int | None = None) -> str:
     """Return a value's canonical JSON on one line: at most `limit` characters, and the number cut off."""
-    text = canonical(value)
+    text = write_canonical(value)
     head = _take_head(text, len(text) if limit is None else limit)
     return _JSON.sub(_escape_unseen_in_json, head) + _format_json_note(text[len(head) :])
 
@@ -131,36 +131,36 @@ def format_shown_arguments(arguments: Mapping[str, Any], *, language: Language =
     """
     nothing = _REMARKS[language][0]
     here, rest = (sorted(arguments), []) if whole else _split_names(arguments)
-    values = [canonical(arguments[name]) for name in here]
+    values = [write_canonical(arguments[name]) for name in here]
     lengths = [len(value) for value in values]
     lines: list[str] = []
     for name, value, share in zip(here, values, lengths if whole else _distribute_chars(lengths), strict=True):
         if rest and name > rest[-1]:
-            lines.append(left_out({name: arguments[name] for name in rest}, language=language))
+            lines.append(describe_omission({name: arguments[name] for name in rest}, language=language))
             rest = []
         head, hidden, end = _split_json(value, share)
         shown_parts = (_JSON.sub(_escape_unseen_in_json, part) for part in (head, end))
         lines.append(f"{format_shown_name(name, whole=whole)}: {_format_json_note(hidden).join(shown_parts)}")
-        lines += remarks(f"{name if whole else name[:NAME_CHARS]} {head} {end}", language=language)
+        lines += iterate_remarks(f"{name if whole else name[:NAME_CHARS]} {head} {end}", language=language)
     return "\n".join(lines) or nothing
 
 
 def count_hidden(arguments: Mapping[str, Any]) -> HiddenPart | None:
     """Return what `format_shown_arguments` leaves out of these arguments, or None: it shows all of them."""
     here, rest = _split_names(arguments)
-    values = [canonical(arguments[name]) for name in here]
+    values = [write_canonical(arguments[name]) for name in here]
     hidden = [
         _split_json(value, share)[1]
         for value, share in zip(values, _distribute_chars([*map(len, values)]), strict=True)
     ]
-    hidden += [canonical(arguments[name]) for name in rest]
+    hidden += [write_canonical(arguments[name]) for name in rest]
     chars = sum(map(len, hidden))
     return HiddenPart(chars, sum(_count_newlines(part) + 1 for part in hidden if part)) if chars else None
 
 
-def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
+def describe_omission(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
     """Return the remark that stands in place of these arguments."""
-    text = canonical(arguments)
+    text = write_canonical(arguments)
     return _REMARKS[language][1].format(len(arguments), len(text), _hash_text(text))
 
 
@@ -170,7 +170,7 @@ def fence_text(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}"
 
 
-def code(text: str) -> str:
+def format_code(text: str) -> str:
     """Return `text`, which is one line, as code within a line of Markdown."""
     ticks = "`" * (_measure_longest_run(text) + 1)
     pad = " " if not text or text[0] in " `" or text[-1] in " `" else ""
@@ -283,13 +283,13 @@ def _repeat_escape(escape: str, n: int) -> str:
     return f"\\{{{n} {_PLURAL.get(escape) or 'times ' + escape[1:]}}}"
 
 
-def remarks(text: str, *, language: Language) -> Iterator[str]:
+def iterate_remarks(text: str, *, language: Language) -> Iterator[str]:
     """Yield remarks, which begin with `!`, on things that a reader of this piece of JSON would not see by looking."""
     if text.isascii():
         return
     _, _, scripts, doubles, right_to_left = _REMARKS[language]
     text = _JSON_ESCAPE.sub(" ", text)
-    words = list(islice(_words_of_several_scripts(text), _PLACES))
+    words = list(islice(_iterate_mixed_script_words(text), _PLACES))
     if words:
         yield scripts.format("; ".join(words))
     places = [
@@ -302,7 +302,7 @@ def remarks(text: str, *, language: Language) -> Iterator[str]:
         yield right_to_left
 
 
-def _words_of_several_scripts(text: str) -> Iterator[str]:
+def _iterate_mixed_script_words(text: str) -> Iterator[str]:
     """Yield each word or host of several scripts, with its scripts."""
     for word in _WORD.finditer(text):
         if not word[0].isascii():

@@ -20,7 +20,7 @@ from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.storage.endorsements import list_endorsements, waiting_sha256
+from gateway.contracts.storage.endorsements import hash_waiting_call, list_endorsements
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json, Store
 
@@ -74,7 +74,7 @@ class LinkDesk:
         linked, approval = await self._open_link(text)
         state = self._get_link_state(linked, approval)
         self._counters.count("approval_links", outcome="shown" if state == "open" else state)
-        form_token = self._links.form_token(text, shown_s=int(self._clock.time()))
+        form_token = self._links.build_form_token(text, shown_s=int(self._clock.time()))
         return LinkedCall(build_approval_view(approval), linked.name, state, form_token)
 
     async def decide(self, text: str, form_token: str, *, approve: bool, reason: str | None) -> Approval:
@@ -102,10 +102,10 @@ class LinkDesk:
         linked = self._links.verify_link(text)
         approval = None
         if linked is not None:
-            approval = await self._store.approval(linked.approval_id, tenant=linked.tenant)
+            approval = await self._store.get_approval(linked.approval_id, tenant=linked.tenant)
             if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
                 await self._approvals().expire()
-                approval = await self._store.approval(linked.approval_id, tenant=linked.tenant)
+                approval = await self._store.get_approval(linked.approval_id, tenant=linked.tenant)
         if linked is None or approval is None:
             self._counters.count("approval_links", outcome="not_valid")
             raise GatewayError(
@@ -117,7 +117,7 @@ class LinkDesk:
         """Raise GatewayError (link_not_valid) if the form is not of this link, or was open too long."""
         found, now_s = _FORM.fullmatch(form_token), self._clock.time()
         if found is not None and int(found[1]) <= now_s < int(found[1]) + FORM_S:
-            expected = self._links.form_token(text, shown_s=int(found[1]))
+            expected = self._links.build_form_token(text, shown_s=int(found[1]))
             if hmac.compare_digest(expected, form_token):
                 return
         raise GatewayError("link_not_valid", "The page of this link was open for too long: load it again.")
@@ -134,5 +134,5 @@ class LinkDesk:
             return "changed"
         if approval.state != "pending":
             return "decided"
-        is_same = linked.sha256 == waiting_sha256(approval) and self._approvals().holds(approval)
+        is_same = linked.sha256 == hash_waiting_call(approval) and self._approvals().holds(approval)
         return "open" if is_same else "changed"

@@ -48,9 +48,9 @@ class Links:
 
     async def prepare(self) -> None:
         """Read the secret of the store. Raises StoreError."""
-        self._secret = self._secret or await self._store.secret(SECRET)
+        self._secret = self._secret or await self._store.get_or_create_secret(SECRET)
 
-    def address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None:
+    def build_address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None:
         """Return the link to an approval, as `build_approval_view` shows it, for a webhook; None: that gets none."""
         if entry.links is None:
             return None
@@ -72,7 +72,7 @@ class Links:
                 return LinkPayload(*facts)
         return None
 
-    def form_token(self, text: str, *, shown_s: int) -> str:
+    def build_form_token(self, text: str, *, shown_s: int) -> str:
         """Return the token of the page that showed the call of a link at this time (Unix)."""
         return f"{shown_s}." + hmac.new(self._secret, f"form {shown_s} {text}".encode(), hashlib.sha256).hexdigest()
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from gateway.contracts.storage.endorsements import waiting_arguments
+from gateway.contracts.storage.endorsements import get_waiting_arguments
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.tools import NoPreview, Preview, Previewer, ToolCall
 from gateway.tools.catalog import Catalog
@@ -42,7 +42,7 @@ class Previews:
             return NoPreview("This tool cannot show what a call would change.")
         if len(self._under_way) >= AT_ONCE:
             return NoPreview("Too many previews are under way: try again in a moment.")
-        call = ToolCall(id=approval.id, tool=approval.tool, arguments=orjson.loads(waiting_arguments(approval)))
+        call = ToolCall(id=approval.id, tool=approval.tool, arguments=orjson.loads(get_waiting_arguments(approval)))
         task = asyncio.ensure_future(source.preview(call))
         self._under_way.add(task)
         task.add_done_callback(self._finish_preview)

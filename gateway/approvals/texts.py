@@ -16,10 +16,10 @@ from gateway.approvals.answer_options import convert_to_utc as convert_to_utc
 from gateway.approvals.answer_options import format_answer_paragraphs
 from gateway.approvals.escaping import (
     Language,
-    code,
     count_hidden,
     escape_line,
     fence_text,
+    format_code,
     format_shown_arguments,
     format_shown_name,
 )
@@ -104,7 +104,7 @@ def format_duplicate_call_text(tools: Sequence[str], *, language: Language = "en
 
     `tools` are the tools of calls for which no approval was requested.
     """
-    names = ", ".join(map(_name, tools))
+    names = ", ".join(map(_format_name, tools))
     if language == "zh":
         rest = f"本次回答中的其他调用（{names}）没有提出：作出决定后请再次提出。" if tools else ""
         return f"这个调用之前已经提出，仍在等待，因此没有再次提出。{rest}"
@@ -125,7 +125,7 @@ def format_meanwhile_text(answer: str, *, language: Language = "en") -> str:
 
 def format_still_pending_text(question: ApprovalQuestion, *, decided: Sequence[str]) -> str:
     """Return the answer to a decision on a part of a group: the run still waits for the others."""
-    ids = ", ".join(code(format_shown_name(approval_id)) for approval_id in decided)
+    ids = ", ".join(format_code(format_shown_name(approval_id)) for approval_id in decided)
     waiting = len(question.approvals)
     if question.answering.hindrance == "approved":
         lead = f"已记录对 {ids} 的批准，仍在等待：" if question.language == "zh" else f"Your approval of {ids} is kept:"
@@ -182,15 +182,17 @@ def format_hidden_text(approval: ApprovalDescription, language: Language = "en")
     """Return how much of a call its block leaves out and where all of it is; "" if it leaves out nothing."""
     if (hidden := count_hidden(approval.arguments)) is None:
         return ""
-    command = code(f"gateway approvals show {approval.id}")
+    command = format_code(f"gateway approvals show {approval.id}")
     if language == "zh":
         return (
-            f"以上没有显示 {_name(approval.tool)} 的全部参数：省略了 {hidden.lines} 行，共 {hidden.chars} 个字符。"
+            f"以上没有显示 {_format_name(approval.tool)} 的全部参数：省略了 {hidden.lines} 行，共 "
+            f"{hidden.chars} 个字符。"
             f"{command} 和控制台会显示全部内容。"
         )
     lines = f"{hidden.lines} lines" if hidden.lines > 1 else "1 line"
     return (
-        f"Not all of {_name(approval.tool)} is shown above: {hidden.chars:,} characters in {lines} are left out. "
+        f"Not all of {_format_name(approval.tool)} is shown above: {hidden.chars:,} characters in {lines} are "
+        "left out. "
         f"{command} and the console show all of it."
     )
 
@@ -233,7 +235,7 @@ def format_ask_before_ended(*, language: Language = "en") -> str:
 
 def format_ask_before_kept(ask_id: str, *, language: Language = "en") -> str:
     """Return the answer to a user whose key may not revoke the wish to approve each call."""
-    command, scope = code(f"gateway approvals revoke {ask_id}"), code("approve")
+    command, scope = format_code(f"gateway approvals revoke {ask_id}"), format_code("approve")
     if language == "zh":
         return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
     return (
@@ -244,27 +246,33 @@ def format_ask_before_kept(ask_id: str, *, language: Language = "en") -> str:
 
 def format_rejected_text(tool: str, comment: str | None, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after a rejection. `ran_before`: how many calls of the same run had run by then."""
-    reason = code(escape_line(comment, REASON_CHARS)) if comment else ""
+    reason = format_code(escape_line(comment, REASON_CHARS)) if comment else ""
     if language == "zh":
         because = f"，原因：{reason}" if reason else ""
-        return f"对 {_name(tool)} 的调用已被拒绝{because}。{_format_nothing_ran(ran_before, language)}"
+        return f"对 {_format_name(tool)} 的调用已被拒绝{because}。{_format_nothing_ran(ran_before, language)}"
     because = f", because: {reason}" if reason else ""
-    return f"The call of {_name(tool)} was rejected{because}. {_format_nothing_ran(ran_before, language)}"
+    return f"The call of {_format_name(tool)} was rejected{because}. {_format_nothing_ran(ran_before, language)}"
 
 
 def format_expired_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer after an approval that expired undecided."""
     nothing = _format_nothing_ran(ran_before, language)
     if language == "zh":
-        return f"{_name(tool)} 的批准请求已过期，无人作出决定。{nothing}如仍需要，请重新提出。"
-    return f"Nobody decided on the call of {_name(tool)} in time. {nothing} If it is still wanted, ask for it again."
+        return f"{_format_name(tool)} 的批准请求已过期，无人作出决定。{nothing}如仍需要，请重新提出。"
+    return (
+        f"Nobody decided on the call of {_format_name(tool)} in time. {nothing} If it is still wanted, ask for "
+        "it again."
+    )
 
 
 def format_cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer of a run that was cancelled while it waited."""
     if language == "zh":
-        return f"{_name(tool)} 的批准请求已随运行一起取消。{_format_nothing_ran(ran_before, language)}"
-    return f"The call of {_name(tool)} was cancelled together with its run. {_format_nothing_ran(ran_before, language)}"
+        return f"{_format_name(tool)} 的批准请求已随运行一起取消。{_format_nothing_ran(ran_before, language)}"
+    return (
+        f"The call of {_format_name(tool)} was cancelled together with its run. "
+        f"{_format_nothing_ran(ran_before, language)}"
+    )
 
 
 def format_refused_here_text(approval: ApprovalDescription, *, ran_before: int = 0, language: Language = "en") -> str:
@@ -280,46 +288,51 @@ def format_refused_here_text(approval: ApprovalDescription, *, ran_before: int =
 def format_resumed_elsewhere(run_id: str, *, language: Language = "en") -> str:
     """Return the answer to an approval of a run that another client waits for."""
     if language == "zh":
-        return f"已批准。运行 {_name(run_id)} 将在等待它的地方继续，结果也会出现在那里。"
-    return f"Approved. The run {_name(run_id)} goes on where it is waited for; its answer appears there."
+        return f"已批准。运行 {_format_name(run_id)} 将在等待它的地方继续，结果也会出现在那里。"
+    return f"Approved. The run {_format_name(run_id)} goes on where it is waited for; its answer appears there."
 
 
 def format_answered_elsewhere(run_id: str, *, approves: bool, language: Language = "en") -> str:
     """Return the answer to a decision on a run of another person, who alone gets its result."""
     if language == "zh":
         decided = "已批准。" if approves else "已拒绝。"
-        return f"{decided}运行 {_name(run_id)} 的结果只会告知提出请求的人。"
+        return f"{decided}运行 {_format_name(run_id)} 的结果只会告知提出请求的人。"
     decided = "Approved" if approves else "Rejected"
-    return f"{decided}. What comes of the run {_name(run_id)} is told to the person who asked, and only there."
+    return f"{decided}. What comes of the run {_format_name(run_id)} is told to the person who asked, and only there."
 
 
 def format_unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
     """Return the answer about a call with an unknown outcome: a person must look."""
-    request = code(f"POST /context/runs/{run_id}/resume")
-    body = code(f'{{"step": {step}, "as": "done"}}')
+    request = format_code(f"POST /context/runs/{run_id}/resume")
+    body = format_code(f'{{"step": {step}, "as": "done"}}')
     if language == "zh":
         return (
-            f"{_name(tool)} 已开始执行，但无法得知其结果：它可能已执行，也可能没有。请先核实，再用 {request} 告知结果："
-            f"{body} 表示已完成，{code('retry')} 表示再次执行，{code('failed')} 表示按失败处理。在此之前运行不会继续。"
+            f"{_format_name(tool)} 已开始执行，但无法得知其结果：它可能已执行，也可能没有。请先核实，再用 {request} "
+            "告知结果："
+            f"{body} 表示已完成，{format_code('retry')} 表示再次执行，{format_code('failed')} "
+            "表示按失败处理。在此之前运行不会继续。"
         )
     return (
-        f"{_name(tool)} was started, and what became of it is unknown: it may have run or not. Look first, then say so "
-        f"with {request}: {body} if it was done, {code('retry')} to run it again, {code('failed')} to go on as if it "
+        f"{_format_name(tool)} was started, and what became of it is unknown: it may have run or not. Look "
+        "first, then say so "
+        f"with {request}: {body} if it was done, {format_code('retry')} to run it again, "
+        f"{format_code('failed')} to go on as if it "
         "had failed. Until then the run does not go on."
     )
 
 
 def format_stopped_text(tool: str, *, run_id: str) -> str:
     """Return the result of a call whose run was cancelled after it had started."""
-    request = code(f"GET /context/runs/{run_id}")
+    request = format_code(f"GET /context/runs/{run_id}")
     return (
-        f"{_name(tool)} was started, and its run was cancelled before it ended. What became of it is unknown: it may "
+        f"{_format_name(tool)} was started, and its run was cancelled before it ended. What became of it is "
+        "unknown: it may "
         f"have run or not. Look first, before you call it again; {request} shows a result that came late."
     )
 
 
-def _name(name: str) -> str:
-    return code(format_shown_name(name))
+def _format_name(name: str) -> str:
+    return format_code(format_shown_name(name))
 
 
 def _format_nothing_ran(ran_before: int, language: Language) -> str:

@@ -16,7 +16,7 @@ _RULES: Final = re.compile(
 )
 
 
-def typed_text(text: str) -> str:
+def strip_added_text(text: str) -> str:
     """Return the text without what a program is known to add to it; the same text where it adds nothing."""
     if len(text) > MESSAGE_CHARS:
         return text

@@ -71,7 +71,7 @@ class DecisionLinks(Protocol):
 
     async def prepare(self) -> None: ...
 
-    def address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None: ...
+    def build_address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Webhook:
         if len(self.waiting) <= WAITING // 2:
             self.has_places.set()
 
-    def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
+    def build_headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
         """Return the headers of an attempt at this time."""
         headers = build_webhook_headers(event.body, message_id=event.message_id, key=self._key or b"", now_s=now_s)
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
@@ -214,7 +214,7 @@ class Webhooks:
             await self._links.prepare()
         await self._stack.enter_async_context(self._feed.subscribe(self._receive))
         # From behind the start of listening: an approval is sent twice rather than not at all.
-        last = await self._store.last_event()
+        last = await self._store.get_last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
 
     async def _end_duty(self) -> None:
@@ -271,7 +271,7 @@ class Webhooks:
             while webhook.late and len(webhook.waiting) < WAITING:
                 approval_id, tenant = next(iter(webhook.late.items()))
                 try:
-                    approval = await self._store.approval(approval_id, tenant=tenant)
+                    approval = await self._store.get_approval(approval_id, tenant=tenant)
                 except StoreError as error:
                     log.error("the store failed: %s", error)
                     await asyncio.sleep(self._patience.store_s)
@@ -286,7 +286,7 @@ class Webhooks:
             try:
                 asked = await self._list_pending(last)
                 for approval_id, tenant in asked.items():
-                    approval = await self._store.approval(approval_id, tenant=tenant)
+                    approval = await self._store.get_approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
                         self._enqueue(build_approval_view(approval), tenant=tenant)
                 return
@@ -298,7 +298,7 @@ class Webhooks:
         """Return the approvals that were requested and not decided by the event `last`, and their tenants."""
         found: dict[str, str] = {}
         seen = 0
-        while seen < last and (events := await self._store.events(after=seen, limit=BATCH)):
+        while seen < last and (events := await self._store.list_events(after=seen, limit=BATCH)):
             for event in events:
                 if event.type == EVENT:
                     found[str(orjson.loads(event.data)["id"])] = event.tenant
@@ -314,7 +314,7 @@ class Webhooks:
         approval_id, url, decision_link = str(view["id"]), self._console_url, None
         link = None if url is None else build_approval_link(url, approval_id)
         if self._links is not None and url is not None:
-            decision_link = self._links.address(url, webhook.entry, view, tenant=tenant)
+            decision_link = self._links.build_address(url, webhook.entry, view, tenant=tenant)
         body = build_approval_notice(view, link=link, decision_link=decision_link)
         return WebhookEvent(approval_id, tenant, build_message_id(view), body)
 
@@ -339,14 +339,14 @@ class Webhooks:
 
     async def _is_pending(self, event: WebhookEvent) -> bool:
         try:
-            approval = await self._store.approval(event.approval_id, tenant=event.tenant)
+            approval = await self._store.get_approval(event.approval_id, tenant=event.tenant)
         except StoreError:
             return True  # rather sent once too often
         return approval is not None and approval.state == "pending"
 
     async def _post(self, webhook: Webhook, event: WebhookEvent) -> tuple[int, str]:
         """Send one attempt. Return the status, 0 if there was none, and a text for the log."""
-        headers = webhook.headers(event, now_s=self._clock.time())
+        headers = webhook.build_headers(event, now_s=self._clock.time())
         try:
             async with self._get_http_session().post(
                 webhook.url, data=event.body, headers=headers, allow_redirects=False

@@ -48,10 +48,10 @@ class KeysInUse:
         """Accept the keys that the store has now. Raises StoreError."""
         if not self._is_on():
             return
-        changes = await self._store.key_changes()
+        changes = await self._store.count_key_changes()
         if changes == self._seen:
             return
-        stored = await self._store.keys_in_use()
+        stored = await self._store.list_keys_in_use()
         keys = [(one, key) for one in stored if (key := _parse_key(one)) is not None]
         self._ids = {key.digest: one.id for one, key in keys}
         self.accepted.replace(key for _, key in keys)
@@ -70,13 +70,13 @@ class KeysInUse:
     async def _beat_regularly(self) -> None:
         """Beat at intervals, so that a worker that was stalled is noticed; never returns."""
         while True:
-            self.accepted.beats.beat()
+            self.accepted.beats.record_beat()
             await asyncio.sleep(LOOK_S)
 
     async def _follow_store(self) -> None:
         """Read the keys of the store again and again, and store when they were used; never returns."""
         while True:
-            pause_s, began_s = LOOK_S, self.accepted.beats.beat()
+            pause_s, began_s = LOOK_S, self.accepted.beats.record_beat()
             try:
                 await self.refresh()
                 if self._clock.monotonic() >= self._use_due_s:

@@ -20,7 +20,7 @@ class Beats:
         """Return whether the process stood still, and has not read again since."""
         return self._woken_s is not None or self._is_late(self._clock())
 
-    def beat(self) -> float:
+    def record_beat(self) -> float:
         """Record that the process goes on, and return the time: call this often."""
         now_s = self._clock()
         if self._is_late(now_s):

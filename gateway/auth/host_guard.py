@@ -82,7 +82,7 @@ class HostGuard:
 
     def is_preflight(self, head: RequestHead) -> bool:
         """Return whether a request is a CORS preflight from an allowed origin. A preflight carries no key."""
-        asks = head.method == b"OPTIONS" and head.value(b"access-control-request-method") is not None
+        asks = head.method == b"OPTIONS" and head.find_value(b"access-control-request-method") is not None
         return asks and self.find_shared_origin(head) is not None
 
     def _is_gateway_host(self, authority: Authority | None) -> bool:

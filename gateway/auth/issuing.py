@@ -105,7 +105,7 @@ class KeyIssuer:
 
     async def get_key(self, key_id: str, *, tenant: str) -> StoredKey:
         """Return a key of a tenant. Raises GatewayError (key_not_found) where it has none with this id."""
-        key = await self._store.key(key_id, tenant=tenant)
+        key = await self._store.get_key(key_id, tenant=tenant)
         if key is None:
             raise GatewayError(
                 "key_not_found", "The gateway has no key with this id: GET /context/keys lists all keys."
@@ -148,7 +148,7 @@ class KeyIssuer:
         The error does not show the other name: it may belong to another tenant.
         """
         now_s, settings = self._clock.time(), self._settings()
-        stored = [key for key in await self._store.keys_in_use() if not key.has_ended(now_s)]
+        stored = [key for key in await self._store.list_keys_in_use() if not key.has_ended(now_s)]
         others = {
             "name": (*(key.name for key in settings.keys), *(key.name for key in stored)),
             "tenant": (*(key.tenant_name for key in settings.keys), *(key.tenant for key in stored)),

@@ -63,11 +63,11 @@ def build_key_view(key: StoredKey, *, now_s: float) -> KeyView:
     )
 
 
-def new_key_view(key: StoredKey, text: str, *, now_s: float) -> NewKeyView:
+def build_new_key_view(key: StoredKey, text: str, *, now_s: float) -> NewKeyView:
     return NewKeyView(**asdict(build_key_view(key, now_s=now_s)), key=text)
 
 
-def configured_key_view(key: KeyTerms, *, now_s: float) -> KeyView:
+def build_configured_key_view(key: KeyTerms, *, now_s: float) -> KeyView:
     """Return a key of the configuration."""
     has_ended = key.expires is not None and key.expires.timestamp() <= now_s
     return KeyView(id=key.name, **_dump_terms(key), state="expired" if has_ended else "valid", origin="configuration")

@@ -97,7 +97,7 @@ class Identity:
 
 @dataclass(slots=True)
 class _CheckedKey:
-    """The key of a head, as the keys were in this state (`KeyRing.state`). It is not changed."""
+    """The key of a head, as the keys were in this state (`KeyRing.build_state`). It is not changed."""
 
     state: object
     key: Key
@@ -117,7 +117,7 @@ class LentKeys:
         self._keys: dict[bytes, Key] = {}
         self._tokens: dict[tuple[bytes, str, str], str] = {}
 
-    def lend(self, key: Key) -> str:
+    def get_lent_token(self, key: Key) -> str:
         """Return the token that stands for this key, the same each time."""
         known = _get_identity(key)
         if known not in self._tokens:
@@ -131,7 +131,7 @@ class LentKeys:
 
     def has_sent(self, head: RequestHead) -> bool:
         """Return whether a request carries one of these tokens: the console of this process sent it."""
-        token = head.value(GATEWAY_HEADER)
+        token = head.find_value(GATEWAY_HEADER)
         return token is not None and token in self._keys
 
 
@@ -190,16 +190,16 @@ class KeyRing:
         """
         if self.is_empty or self._find_checked(head, _ANY) is not None:
             return
-        credentials = head.once(read_fields)
+        credentials = head.remember_derived(read_fields)
         tokens = [token for name, value in credentials.items() if (token := parse_token(name, value)) is not None]
         if not tokens:
             raise GatewayError("missing_api_key", _describe_missing_key(upstream_has_key=upstream_has_key))
         for token in tokens:
             if (key := self._find_by_token(token)) is not None:
                 self._check_key(key, token, head)
-                head.derived[_ANY] = _CheckedKey(self.state(), key, token)
+                head.derived[_ANY] = _CheckedKey(self.build_state(), key, token)
                 return
-        raise invalid_key()
+        raise build_invalid_key_error()
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
@@ -212,7 +212,7 @@ class KeyRing:
         asked = upstream_has_key, scope
         if (told := self._find_checked(head, asked)) is not None and told.identity is not None:
             return told.identity
-        credentials = head.once(read_fields)
+        credentials = head.remember_derived(read_fields)
         tokens = [token for name in KEY_HEADERS if (token := parse_token(name, credentials.get(name)))]
         if not upstream_has_key and not parse_token(GATEWAY_HEADER, credentials.get(GATEWAY_HEADER)):
             tokens = [token for token in tokens if self._find_by_token(token) is not None]
@@ -221,7 +221,7 @@ class KeyRing:
         token = tokens[0]
         key = self._find_by_token(token)
         if key is None:
-            raise invalid_key()
+            raise build_invalid_key_error()
         self._check_key(key, token, head)
         if scope not in key.caller.scopes:
             raise GatewayError(
@@ -231,7 +231,7 @@ class KeyRing:
         sent = {text for name, value in credentials.items() if (text := parse_token(name, value)) is not None}
         texts = frozenset((token, *filter(self._find_by_token, sent - {token}), *self._find_gateway_keys(head)))
         identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *find_key_fields(head, texts))), key, texts)
-        head.derived[asked] = _CheckedKey(self.state(), key, token, identity)
+        head.derived[asked] = _CheckedKey(self.build_state(), key, token, identity)
         return identity
 
     def get_keys_by_name(self, name: str) -> Sequence[Key]:
@@ -244,22 +244,22 @@ class KeyRing:
             self._names = version, by_name
         return [key for key in self._names[1].get(name, ()) if not key.has_ended(now_s)]
 
-    def callers(self) -> Sequence[Caller]:
+    def list_callers(self) -> Sequence[Caller]:
         """Return the callers that the keys stand for, except keys that have ended."""
         now_s = self._now_s()
         return [key.caller for key in self._list_keys() if not key.has_ended(now_s)]
 
-    def deciders(self, tenant: str) -> Sequence[str]:
+    def list_deciders(self, tenant: str) -> Sequence[str]:
         """Return the names of the keys of a tenant that may decide on approvals now."""
         now_s = self._now_s()
         deciding = (key for key in self._list_keys() if key.caller.tenant == tenant and "approve" in key.caller.scopes)
         return list(dict.fromkeys(key.caller.name for key in deciding if not key.has_ended(now_s)))
 
-    def holder(self, token: str, *, peer: str | None) -> Key:
+    def find_key(self, token: str, *, peer: str | None) -> Key:
         """Return the key whose text this is, used from the address `peer`. Raises GatewayError (401, 403)."""
         key = self._find_by_text(token.encode("utf-8", "surrogatepass"))
         if key is None:
-            raise invalid_key()
+            raise build_invalid_key_error()
         key.check_end(self._now_s())
         key.check_network(peer)
         self._note_use(key)
@@ -289,7 +289,7 @@ class KeyRing:
         bounds = key.caller.bounds
         return bounds.expires_s is not None or bool(bounds.networks) or key.digest not in self._keys
 
-    def state(self) -> object:
+    def build_state(self) -> object:
         """Return a value that is equal to an earlier one as long as no key has changed, was revoked, or has ended."""
         version = self._version
         if self._ends is None or self._ends[0] != version:
@@ -307,7 +307,7 @@ class KeyRing:
     def _find_checked(self, head: RequestHead, asked: object) -> "_CheckedKey | None":
         """Return the result for an equal head while the keys were the same. Raises GatewayError as `_check_key`."""
         told: _CheckedKey | None = head.derived.get(asked)
-        if told is None or told.state != self.state():
+        if told is None or told.state != self.build_state():
             return None
         self._check_key(told.key, told.token, head)
         return told
@@ -380,7 +380,7 @@ def _contains_address(networks: tuple[Network, ...], peer: str | None) -> bool:
     return any(address in network for network in networks)
 
 
-def invalid_key() -> GatewayError:
+def build_invalid_key_error() -> GatewayError:
     """Return the error for a key that is none, or is none any more."""
     return GatewayError(
         "invalid_api_key", "The gateway key is not valid: check it, or get one from the operator of this gateway."

@@ -8,9 +8,9 @@ from functools import cache
 from gateway.contracts.calls import DOUBTS
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import ToolSpec, model_name
+from gateway.contracts.tools import ToolSpec, encode_model_name
 from gateway.jsontext.strict_json import RepeatedKeyError, StrictJsonError, loads
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
 from gateway.tools.risk_level import find_outer_level
 from gateway.tools.schema import with_defaults
@@ -68,28 +68,28 @@ def assess_lines(
         if not line.strip():
             continue
         try:
-            answer = _answer(_object(line), known)
+            answer = _format_answer(_parse_object(line), known)
         except RepeatedKeyError:
-            answer = _view(_TWICE)
+            answer = _build_view(_TWICE)
         except StrictJsonError:
-            answer, status = _view(_NO_CALL), 1
+            answer, status = _build_view(_NO_CALL), 1
         status = 1 if answer.get("kind") == "error" else status
         write(json.dumps(answer) + "\n")
     return status
 
 
-def _answer(line: Json, known: _GateContext) -> Json:
+def _format_answer(line: Json, known: _GateContext) -> Json:
     match line:
         case {"kind": "text" | "error"}:
             return line
         case {"kind": "malformed"}:
-            return _view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
+            return _build_view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
         case {"kind": "tool_call", "calls": [*calls]}:
-            return {"calls": [_view(_judge(_convert_scanned(call), known)) for call in calls]}
+            return {"calls": [_build_view(_judge(_convert_scanned(call), known)) for call in calls]}
         case {"kind": "tool_call"}:
-            return _view(_judge(_convert_scanned(line), known))
+            return _build_view(_judge(_convert_scanned(line), known))
         case _:
-            return _view(_judge(line, known))
+            return _build_view(_judge(line, known))
 
 
 def _convert_scanned(call: object) -> Json:
@@ -97,24 +97,24 @@ def _convert_scanned(call: object) -> Json:
     return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
 
 
-def _view(verdict: Verdict) -> Json:
+def _build_view(verdict: Verdict) -> Json:
     return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 
 def _judge(line: Json, known: _GateContext) -> Verdict:
-    definition = _definition(line)
+    definition = _read_definition(line)
     call = _call(line, definition)
     if call.tool is None:
         return _NO_TOOL
     if not isinstance(call.tool, str):
         return _NO_CALL
-    spec = _spec(call.tool, definition, known)
+    spec = _build_spec(call.tool, definition, known)
     if spec is None:
         return known.gate.judge(None, RiskClaim({}), tainted=False)
     arguments = call.arguments
     if isinstance(arguments, str):
         try:
-            arguments = _object(arguments if arguments.strip() or _has_required_parameters(spec) else "{}")
+            arguments = _parse_object(arguments if arguments.strip() or _has_required_parameters(spec) else "{}")
         except RepeatedKeyError:
             return _TWICE
         except StrictJsonError:
@@ -139,49 +139,49 @@ def _call(line: Json, definition: Json) -> _Call:
     arguments = given[0] if len(given) == 1 else None  # two of them: it is unknown which one would run
     tool = line.get("tool", definition.get("name"))
     if tool is None and isinstance(arguments, dict):
-        tool = next((tool for name, tool in _tools_of_arguments().items() if name in arguments), None)
+        tool = next((tool for name, tool in _map_tools_by_argument().items() if name in arguments), None)
     return _Call(tool, arguments, find_outer_level(line))
 
 
 @cache
-def _tools_of_arguments() -> Mapping[str, str]:
+def _map_tools_by_argument() -> Mapping[str, str]:
     """Return the built-in tools by the arguments that only they have, as their assessors declare them."""
     found: dict[str, str] = {}
-    for tool in plugin_names("tools"):
-        assessor = plugin_of_ours("tools", tool).assessor
+    for tool in list_built_in_plugins("tools"):
+        assessor = load_built_in_plugin("tools", tool).assessor
         if assessor is not None:
-            plugin = plugin_of_ours("assessors", assessor) if isinstance(assessor, str) else assessor
+            plugin = load_built_in_plugin("assessors", assessor) if isinstance(assessor, str) else assessor
             found |= dict.fromkeys(plugin.judges, tool)
     return found
 
 
-def _definition(line: Json) -> Json:
+def _read_definition(line: Json) -> Json:
     definition = line.get("tool_definition")
     if isinstance(definition, dict) and isinstance(definition.get("function"), dict):
         definition = definition["function"]
     return definition if isinstance(definition, dict) else {}
 
 
-def _spec(tool: str, definition: Json, known: _GateContext) -> ToolSpec | None:
+def _build_spec(tool: str, definition: Json, known: _GateContext) -> ToolSpec | None:
     """Return the known tool with the additions of its definition; a tool's own definition never lowers its risk."""
     found = known.specs.get(tool)
     if definition.get("name") != tool:
         return found
-    asks = any(tool.startswith((f"{service}.", model_name(f"{service}."))) for service in known.asking)
+    asks = any(tool.startswith((f"{service}.", encode_model_name(f"{service}."))) for service in known.asking)
     spec = found or ToolSpec(name=tool, description="", parameters={"type": "object"}, requires_approval=asks)
     schema = next((definition[name] for name in _SCHEMA_NAMES if isinstance(definition.get(name), dict)), None)
-    floor = _risk(definition).get("min_level")
+    floor = _read_risk(definition).get("min_level")
     asks = spec.requires_approval or bool(definition.get("requires_approval")) or floor in ("medium", "high")
     return replace(spec, parameters=schema or spec.parameters, requires_approval=asks)
 
 
 def _adjust_gate(definition: Json, gate: Gate) -> Gate:
-    if _risk(definition).get("trust_llm_low") is not False:
+    if _read_risk(definition).get("trust_llm_low") is not False:
         return gate
     return Gate(Policy(trust_llm="never", default=gate.policy.default), gate.assessors, rules=gate.rules)
 
 
-def _risk(definition: Json) -> Json:
+def _read_risk(definition: Json) -> Json:
     risk = definition.get("risk")
     return risk if isinstance(risk, dict) else {}
 
@@ -190,7 +190,7 @@ def _has_required_parameters(spec: ToolSpec) -> bool:
     return bool(spec.parameters.get("required"))
 
 
-def _object(text: str) -> Json:
+def _parse_object(text: str) -> Json:
     """Parse one strict JSON object. Raises StrictJsonError."""
     value = loads(text)
     if not isinstance(value, dict):

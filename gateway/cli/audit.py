@@ -8,9 +8,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.cli.commands import CommandError, Commands, WrongUsage, add_group, add_printing, add_reading, configuration
+from gateway.cli.commands import (
+    CommandError,
+    Commands,
+    WrongUsage,
+    add_group,
+    add_printing,
+    add_reading,
+    load_configuration,
+)
 from gateway.cli.formatting import audit_line
-from gateway.cli.operator.arguments import json_option, sha256
+from gateway.cli.operator.arguments import add_json_option, parse_sha256
 from gateway.config import LoadedConfig
 from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
 from gateway.contracts.storage.store import KeptLine, StoreError, StoreFile
@@ -45,18 +53,18 @@ def add(commands: Commands) -> None:
         "check that no line of the audit log was changed or removed",
         example="gateway audit verify",
     )
-    p.add_argument("--expect", type=sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
+    p.add_argument("--expect", type=parse_sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
     p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
     p = add_reading(group, "list", _list, "list the lines of the audit log", example="gateway audit list")
     p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
-    json_option(p)
+    add_json_option(p)
 
 
 def _verify(args: argparse.Namespace) -> Iterator[str]:
     if (args.expect is None) != (args.at is None):
         raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
     noted = None if args.expect is None else NotedHash(args.at, args.expect)
-    return verify_log(store_file(configuration(args, checked=False))[1], noted=noted)
+    return verify_log(store_file(load_configuration(args, checked=False))[1], noted=noted)
 
 
 def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
@@ -80,7 +88,7 @@ def store_file(loaded: LoadedConfig, *, instead: str = "ask GET /context/audit i
 def verify_log(store: StoreFile, *, noted: NotedHash | None) -> Iterator[str]:
     """Report that the log is whole, and the values to note down. Raises AuditError that names the first broken line."""
     seq, last_hash, hash_noted = 0, FIRST_HASH, None
-    for page in _pages(store, after=START):
+    for page in _iterate_pages(store, after=START):
         broken = verify(page, seq=seq, previous_hash=last_hash)
         if broken is not None:
             raise AuditError(_describe_broken_line(broken, page[broken - seq - 1]))
@@ -100,7 +108,7 @@ def verify_log(store: StoreFile, *, noted: NotedHash | None) -> Iterator[str]:
 
 def list_audit_lines(store: StoreFile, *, after: int, as_json: bool) -> Iterator[str]:
     """Return the lines after a number, in order. Raises AuditError."""
-    for page in _pages(store, after=after):
+    for page in _iterate_pages(store, after=after):
         for seq, line, line_hash in page:
             view = {"seq": seq, **line, "hash": line_hash}
             yield json.dumps(view) if as_json else audit_line(view)
@@ -132,7 +140,7 @@ def _describe_mismatch(noted: NotedHash, *, found: str | None, last: int) -> str
     return f"line {noted.seq} of the audit log has the hash {found} now: the log was written anew up to there"
 
 
-def _pages(store: StoreFile, *, after: int) -> Iterator[list[KeptLine]]:
+def _iterate_pages(store: StoreFile, *, after: int) -> Iterator[list[KeptLine]]:
     """Yield the log in pieces that are not empty. Raises AuditError."""
     try:
         yield from store.audit_log(after=after, size=PAGE)

@@ -21,14 +21,14 @@ def add(commands: Commands) -> None:
     p = add_reading(
         commands,
         "backup",
-        back_up,
+        copy_store,
         "copy the store while gateways use it, and check the copy",
         example="gateway backup /var/backups/gateway.db",
     )
     p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
 
 
-def back_up(loaded: LoadedConfig, file: Path) -> Iterator[str]:
+def copy_store(loaded: LoadedConfig, file: Path) -> Iterator[str]:
     """Copy the store of the configuration to `file` and yield lines to print. Raises CommandError.
 
     Nothing is overwritten: a `file` that is there stays as it is.
@@ -42,7 +42,7 @@ def back_up(loaded: LoadedConfig, file: Path) -> Iterator[str]:
         raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     try:
         os.close(descriptor)
-        store.write_copy(draft, progress=_progress)
+        store.write_copy(draft, progress=_report_progress)
         _write_through(draft)
         os.link(draft, file)
     except FileExistsError:
@@ -55,7 +55,7 @@ def back_up(loaded: LoadedConfig, file: Path) -> Iterator[str]:
     yield f"wrote {file}: {file.stat().st_size} bytes, read again and whole"
 
 
-def _progress(remaining: int, total: int) -> None:
+def _report_progress(remaining: int, total: int) -> None:
     """Write how far the copy is, to a terminal only."""
     if sys.stderr.isatty():
         end = "\r" if remaining else "\n"

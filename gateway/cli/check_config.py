@@ -21,33 +21,33 @@ def describe_config(loaded: LoadedConfig, *, warnings: Sequence[str] = ()) -> It
     yield f"{loaded.file or 'defaults, no file'}: ok"
     yield f"  listen      {settings.listen}, workers {settings.workers}"
     yield f"  upstreams   {upstreams}"
-    yield f"  keys        {_keys(settings)}"
-    yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
+    yield f"  keys        {_list_key_names(settings)}"
+    yield f"  tools       {', '.join(_describe_tools(settings)) or 'none'}"
     for warning in warnings:
         yield f"  warning     {warning}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
-    yield f"  services    {', '.join(_services(settings)) or 'none'}"
+    yield f"  services    {', '.join(_describe_services(settings)) or 'none'}"
     yield f"  workflows   {', '.join(load_offered_workflows(settings).workflows) or 'none'}"
     yield f"  store       {store_name(settings)}"
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"
         for depth, use in enumerate(uses):
-            yield f"  {' ' * 12}{'  ' * depth}{_stage(use, plugins=settings.plugins.folder)}"
+            yield f"  {' ' * 12}{'  ' * depth}{_describe_stage(use, plugins=settings.plugins.folder)}"
         yield f"  {' ' * 12}{'  ' * len(uses)}model"
 
 
-def _tools(settings: Settings) -> Iterator[str]:
+def _describe_tools(settings: Settings) -> Iterator[str]:
     for name, tool in {**settings.tools.built_in, **settings.tools.plugins}.items():
         yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
 
 
-def _services(settings: Settings) -> Iterator[str]:
+def _describe_services(settings: Settings) -> Iterator[str]:
     notes = {"definitions": "", "names": " (pinned by names)", "none": " (not pinned)"}
     for name, server in settings.mcp.servers.items():
         yield f"{name}{notes[server.pin]}"
 
 
-def _stage(use: StageUse, *, plugins: Path) -> str:
+def _describe_stage(use: StageUse, *, plugins: Path) -> str:
     options = _get_changed_options(use, plugins=plugins)
     text = ", ".join(f"{key}: {json.dumps(mask(value), ensure_ascii=False)}" for key, value in options.items())
     if len(text) > _LONGEST_OPTIONS:
@@ -62,7 +62,7 @@ def _get_changed_options(use: StageUse, *, plugins: Path) -> Mapping[str, object
     return {key: value for key, value in use.with_.items() if key in changed or key not in config.model_fields}
 
 
-def _keys(settings: Settings) -> str:
+def _list_key_names(settings: Settings) -> str:
     """Return the names of the keys that the gateway accepts."""
     names = ", ".join(key.name for key in settings.keys)
     if settings.runtime_keys.enabled:

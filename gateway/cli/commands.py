@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gateway.config import LoadedConfig, load
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.problems import quote_word
 from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
@@ -75,18 +75,18 @@ def add_reading(
     `function` takes the configuration, and each argument of the parser by the name of its destination.
     """
 
-    def lines(args: argparse.Namespace) -> Iterator[str]:
-        return function(configuration(args, checked=False), **own_arguments(args))
+    def run_command(args: argparse.Namespace) -> Iterator[str]:
+        return function(load_configuration(args, checked=False), **list_own_arguments(args))
 
-    return add_printing(commands, name, lines, text, example=example)
+    return add_printing(commands, name, run_command, text, example=example)
 
 
-def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
+def list_own_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments that not every command takes, by the names of their destinations."""
     return {name: value for name, value in vars(args).items() if name not in ("command", "config", "url")}
 
 
-def configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> LoadedConfig:
+def load_configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> LoadedConfig:
     """Load the configuration as the command line names it; warnings go to standard error, if `warned`.
 
     Not `checked`: for a command that queries a running gateway; it needs no plugins, and imports none.
@@ -122,35 +122,35 @@ def print_now(text: str) -> None:
     print(text, end="", flush=True)
 
 
-def input_lines() -> Iterable[str]:
+def read_input_lines() -> Iterable[str]:
     """Return the lines of standard input, whatever its bytes are."""
     return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
 
 
-def leaves(
+def iterate_leaf_commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
     """Yield the commands that do something, each with its words behind `gateway`."""
-    below = subcommands(parser)
+    below = list_subcommands(parser)
     if not below and path:
         yield path, parser
     for name, command in below.items():
-        yield from leaves(command, (*path, name))
+        yield from iterate_leaf_commands(command, (*path, name))
 
 
 def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """End with exit code 2 if a word is an unknown command where one is expected, and suggest the nearest one."""
     for word in words:
-        commands = subcommands(parser)
+        commands = list_subcommands(parser)
         if not commands or word.startswith("-"):
             return
         if word not in commands:
-            hint = nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
+            hint = suggest_nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
             parser.error(f"there is no command {quote_word(word)}{hint}")
         parser = commands[word]
 
 
-def subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+def list_subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """Return the parsers right below this one by their words."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.commands import subcommands
+from gateway.cli.commands import list_subcommands
 
 _FILE: Final = "FILE"
 
@@ -38,12 +38,12 @@ class _Words:
     values: Mapping[str, Sequence[str]]
 
 
-def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+def build_completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script for one of SHELLS."""
-    return SHELLS[shell](list(_words(parser)))
+    return SHELLS[shell](list(_iterate_command_words(parser)))
 
 
-def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[_Words]:
+def _iterate_command_words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[_Words]:
     words: dict[str, str] = {}
     values: dict[str, Sequence[str]] = {}
     for action in parser._actions:
@@ -57,11 +57,11 @@ def _words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Itera
         else:
             words |= {str(choice): action.help or "" for choice in action.choices or ()}
     yield _Words(path, words, values)
-    for name, command in subcommands(parser).items():
-        yield from _words(command, (*path, name))
+    for name, command in list_subcommands(parser).items():
+        yield from _iterate_command_words(command, (*path, name))
 
 
-def _bash(commands: Sequence[_Words]) -> str:
+def _build_bash_script(commands: Sequence[_Words]) -> str:
     """Return the script for bash; without a candidate, `-o default` offers files."""
     cases = {_format_path(command): command.words for command in commands} | {
         f"{_format_path(command)}={option}": [value for value in values if value != _FILE]
@@ -79,11 +79,11 @@ def _format_path(command: _Words) -> str:
     return "".join(f"/{word}" for word in command.path)
 
 
-def _zsh(commands: Sequence[_Words]) -> str:
-    return _ZSH + _bash(commands)
+def _build_zsh_script(commands: Sequence[_Words]) -> str:
+    return _ZSH + _build_bash_script(commands)
 
 
-def _fish(commands: Sequence[_Words]) -> str:
+def _build_fish_script(commands: Sequence[_Words]) -> str:
     lines = ["complete -c gateway -f"]
     for command in commands:
         seen = [f"__fish_seen_subcommand_from {word}" for word in command.path] or ["__fish_use_subcommand"]
@@ -92,15 +92,23 @@ def _fish(commands: Sequence[_Words]) -> str:
             seen.append(f"not __fish_seen_subcommand_from {' '.join(further)}")
         condition = shlex.quote("; and ".join(seen))
         for word, text in command.words.items():
-            which = f"-l {word[2:]}{_value(command.values.get(word))}" if word.startswith("--") else f"-a {word}"
+            which = (
+                f"-l {word[2:]}{_format_value_completion(command.values.get(word))}"
+                if word.startswith("--")
+                else f"-a {word}"
+            )
             lines.append(f"complete -c gateway -n {condition} {which} -d {shlex.quote(text)}")
     return "\n".join(lines) + "\n"
 
 
-def _value(values: Sequence[str] | None) -> str:
+def _format_value_completion(values: Sequence[str] | None) -> str:
     if values is None:
         return ""
     return " -r -F" if _FILE in values else f" -x -a {shlex.quote(' '.join(values))}"
 
 
-SHELLS: Final[Mapping[str, Callable[[Sequence[_Words]], str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+SHELLS: Final[Mapping[str, Callable[[Sequence[_Words]], str]]] = {
+    "bash": _build_bash_script,
+    "zsh": _build_zsh_script,
+    "fish": _build_fish_script,
+}

@@ -22,7 +22,7 @@ RESULT_CHARS = 1000
 WORD_CHARS = 200
 
 
-def word(view: View, name: str) -> str:
+def format_word(view: View, name: str) -> str:
     """Return a short text of a view; empty where there is none."""
     value = view.get(name)
     return "" if value is None else escape_line(str(value), WORD_CHARS)
@@ -33,7 +33,7 @@ def format_time(view: View, name: str) -> str:
     return f"{convert_to_utc(value):%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, int | float) else "unknown time"
 
 
-def views(value: object) -> list[View]:
+def list_views(value: object) -> list[View]:
     """Return a list of an answer."""
     return [view for view in value if isinstance(view, dict)] if isinstance(value, list) else []
 
@@ -55,10 +55,10 @@ def list_lines(
 # Approvals.
 
 
-def approval_summary(view: View) -> Iterator[str]:
+def format_approval_summary(view: View) -> Iterator[str]:
     """Format an approval in a list; of long arguments the beginning."""
     until = f", until {format_time(view, 'expires_at')}" if view.get("state") == "pending" else ""
-    yield f"{word(view, 'id')}  {word(view, 'state')}{until}"
+    yield f"{format_word(view, 'id')}  {format_word(view, 'state')}{until}"
     yield f"  {call_line(view)}"
     if why := _format_reason(view):
         yield f"  held because: {why}"
@@ -66,19 +66,19 @@ def approval_summary(view: View) -> Iterator[str]:
         yield f"  approvals: {count}"
 
 
-def group_lines(view: View) -> Iterator[str]:
+def format_group(view: View) -> Iterator[str]:
     """Format a group of pending approvals: how many, what they share, and the id of the one that expires first."""
     first = first if isinstance(first := view.get("first"), dict) else {}
-    shared = call_line(first) if view.get("calls") == 1 else word(view, "tool") or word(view, "asked_by")
-    yield f"{word(view, 'count')} approvals, {word(view, 'calls')} different: {shared}"
-    yield f"  the first until {format_time(view, 'expires_at')}: {word(first, 'id')}"
+    shared = call_line(first) if view.get("calls") == 1 else format_word(view, "tool") or format_word(view, "asked_by")
+    yield f"{format_word(view, 'count')} approvals, {format_word(view, 'calls')} different: {shared}"
+    yield f"  the first until {format_time(view, 'expires_at')}: {format_word(first, 'id')}"
 
 
-def approval_lines(view: View) -> Iterator[str]:
+def format_approval(view: View) -> Iterator[str]:
     """Format all of an approval: the call that runs if it is approved, and the commands that decide on exactly that."""
-    approval_id = word(view, "id")
+    approval_id = format_word(view, "id")
     pending = view.get("state") == "pending"
-    yield f"{approval_id}  {word(view, 'state')}"
+    yield f"{approval_id}  {format_word(view, 'state')}"
     is_edited = pending and view.get("edited_arguments") is not None
     yield from _call(view, view.get("edited_arguments" if is_edited else "arguments"), whole=True)
     if is_edited:
@@ -88,24 +88,24 @@ def approval_lines(view: View) -> Iterator[str]:
         yield f"held because  {why}"
     if count := format_approvals(view):
         yield f"approvals     {count}"
-    yield f"basis         {word(view, 'basis')}"
-    yield f"run           {word(view, 'run_id')}, step {word(view, 'step')}"
+    yield f"basis         {format_word(view, 'basis')}"
+    yield f"run           {format_word(view, 'run_id')}, step {format_word(view, 'step')}"
     if view.get("conversation") is not None:
-        yield f"conversation  {word(view, 'conversation')}"
-    yield from _client(view)
-    yield f"sha256        {word(view, 'sha256')}"
+        yield f"conversation  {format_word(view, 'conversation')}"
+    yield from _format_client(view)
+    yield f"sha256        {format_word(view, 'sha256')}"
     yield f"asked         {format_time(view, 'created_at')}"
     if view.get("assigned_to") is not None:
-        yield f"assigned to   {word(view, 'assigned_to')}"
-    for note in views(view.get("notes")):
+        yield f"assigned to   {format_word(view, 'assigned_to')}"
+    for note in list_views(view.get("notes")):
         text = escape_line(str(note.get("text")), REASON_CHARS)
-        yield f"note          {text} ({word(note, 'by')}, {format_time(note, 'at')})"
+        yield f"note          {text} ({format_word(note, 'by')}, {format_time(note, 'at')})"
     if pending:
         yield f"expires       {format_time(view, 'expires_at')}"
-        yield f"to approve    gateway approvals approve {approval_id} --sha256 {word(view, 'sha256')}"
+        yield f"to approve    gateway approvals approve {approval_id} --sha256 {format_word(view, 'sha256')}"
         yield f"to reject     gateway approvals reject {approval_id}"
         return
-    yield from _decision(view)
+    yield from _format_decision(view)
 
 
 def call_line(view: View) -> str:
@@ -120,14 +120,17 @@ def format_approvals(view: View) -> str:
     required = view.get("required_approvals")
     if not isinstance(required, int) or required == 1:
         return ""
-    given = views(view.get("approved_by"))
-    names = ", ".join(word(one, "by") for one in given)
+    given = list_views(view.get("approved_by"))
+    names = ", ".join(format_word(one, "by") for one in given)
     return f"{len(given)} of {required}" + (f", approved by {names}" if names else ", by different keys")
 
 
-def _decision(view: View) -> Iterator[str]:
+def _format_decision(view: View) -> Iterator[str]:
     if view.get("decided_by") is not None:
-        yield f"decided       {format_time(view, 'decided_at')} by {word(view, 'decided_by')} ({word(view, 'via')})"
+        yield (
+            f"decided       {format_time(view, 'decided_at')} by {format_word(view, 'decided_by')} "
+            f"({format_word(view, 'via')})"
+        )
     if view.get("comment"):
         yield f"reason        {escape_line(str(view['comment']), REASON_CHARS)}"
     if view.get("edited_arguments") is not None:
@@ -144,52 +147,55 @@ def _call(view: View, arguments: object, *, whole: bool = False) -> Iterator[str
 
 
 def _format_reason(view: View) -> str:
-    reason, rule = escape_line(str(view.get("reason") or ""), REASON_CHARS), word(view, "rule")
+    reason, rule = escape_line(str(view.get("reason") or ""), REASON_CHARS), format_word(view, "rule")
     return f"{reason} [{rule}]".lstrip() if rule else reason
 
 
 # Runs.
 
 
-def _client(view: View) -> Iterator[str]:
+def _format_client(view: View) -> Iterator[str]:
     """Format the MCP client that requested a call, if one did."""
     if isinstance(client := view.get("client"), dict):
-        yield f"client        {word(client, 'name')} {word(client, 'version')}"
+        yield f"client        {format_word(client, 'name')} {format_word(client, 'version')}"
 
 
 def run_summary(view: View) -> str:
     """Format a run in a list."""
-    kind = f"call of {word(view, 'tool')}" if view.get("kind") == "tool" else word(view, "kind")
+    kind = f"call of {format_word(view, 'tool')}" if view.get("kind") == "tool" else format_word(view, "kind")
     return (
-        f"{word(view, 'id')}  {word(view, 'state')}  {kind} of {word(view, 'caller')}, "
+        f"{format_word(view, 'id')}  {format_word(view, 'state')}  {kind} of {format_word(view, 'caller')}, "
         f"began {format_time(view, 'created_at')}, waits for {_format_pending(view)}"
     )
 
 
 def run_lines(view: View) -> Iterator[str]:
     """Format all of a run: its steps, its open approvals, its end."""
-    yield f"{word(view, 'id')}  {word(view, 'state')}"
-    yield f"kind          {word(view, 'kind')}, chain {word(view, 'chain')}"
-    yield f"caller        {word(view, 'caller')}"
+    yield f"{format_word(view, 'id')}  {format_word(view, 'state')}"
+    yield f"kind          {format_word(view, 'kind')}, chain {format_word(view, 'chain')}"
+    yield f"caller        {format_word(view, 'caller')}"
     if view.get("conversation") is not None:
-        yield f"conversation  {word(view, 'conversation')}"
-    yield from _client(view)
+        yield f"conversation  {format_word(view, 'conversation')}"
+    yield from _format_client(view)
     yield f"began         {format_time(view, 'created_at')}"
     yield f"last change   {format_time(view, 'updated_at')}"
     yield f"effects       {'a tool was started' if view.get('effects') else 'none: no tool was started'}"
     yield f"waits for     {_format_pending(view)}"
     if view.get("lease_until") is not None:
         yield f"driven until  {format_time(view, 'lease_until')}, unless its worker can go on"
-    for step in views(view.get("steps")):
-        yield from _step(step)
+    for step in list_views(view.get("steps")):
+        yield from _format_step(step)
         if view.get("state") == "unknown" and step.get("state") in ("started", "unknown"):
             yield "  to continue, state its outcome:"
-            yield f"  gateway runs resume {word(view, 'id')} --step {word(step, 'number')} --as done|retry|failed"
-    for approval in views(view.get("approvals")):
+            yield (
+                f"  gateway runs resume {format_word(view, 'id')} --step {format_word(step, 'number')} --as "
+                "done|retry|failed"
+            )
+    for approval in list_views(view.get("approvals")):
         if approval.get("state") == "pending":
             yield ""
-            yield from approval_summary(approval)
-    yield from _end(view)
+            yield from format_approval_summary(approval)
+    yield from _format_end(view)
 
 
 def _format_pending(view: View) -> str:
@@ -202,12 +208,12 @@ def _format_pending(view: View) -> str:
             return "no decision"
 
 
-def _step(step: View) -> Iterator[str]:
-    verdict = f"{word(step, 'decision')} ({word(step, 'basis')})"
+def _format_step(step: View) -> Iterator[str]:
+    verdict = f"{format_word(step, 'decision')} ({format_word(step, 'basis')})"
     if step.get("approval_id") is not None:
-        verdict += f", approval {word(step, 'approval_id')}"
+        verdict += f", approval {format_word(step, 'approval_id')}"
     yield ""
-    yield f"step {word(step, 'number')}  {word(step, 'state')}  {verdict}"
+    yield f"step {format_word(step, 'number')}  {format_word(step, 'state')}  {verdict}"
     yield from _call(step, step.get("arguments"))
     if why := _format_reason(step):
         yield f"  because: {why}"
@@ -217,18 +223,18 @@ def _step(step: View) -> Iterator[str]:
         yield f"  result: {escape_line(step['result'], RESULT_CHARS)}"
 
 
-def _end(view: View) -> Iterator[str]:
+def _format_end(view: View) -> Iterator[str]:
     answer, error = view.get("answer"), view.get("error")
     if isinstance(answer, dict):
         yield ""
         yield "answer"
-        yield from _indent_lines("\n".join(escape_line(line) for line in _text(answer).split("\n")), by=2)
+        yield from _indent_lines("\n".join(escape_line(line) for line in _format_text(answer).split("\n")), by=2)
     if isinstance(error, dict):
         yield ""
-        yield f"error         {word(error, 'code')}: {escape_line(str(error.get('message')), REASON_CHARS)}"
+        yield f"error         {format_word(error, 'code')}: {escape_line(str(error.get('message')), REASON_CHARS)}"
 
 
-def _text(answer: View) -> str:
+def _format_text(answer: View) -> str:
     """Return the text; the JSON of an answer that is not text."""
     content = answer.get("content")
     return content if isinstance(content, str) else format_shown_json(answer)
@@ -244,14 +250,16 @@ def _indent_lines(text: str, *, by: int) -> Iterator[str]:
 
 def audit_line(view: View) -> str:
     """Format an entry of the audit log on one line; of a run as a whole it names no call."""
-    by = f" by {word(view, 'by')} ({word(view, 'via')})" if view.get("by") else ""
+    by = f" by {format_word(view, 'by')} ({format_word(view, 'via')})" if view.get("by") else ""
     call = (
-        f"  {format_shown_name(str(view['tool']))} {word(view, 'sha256')}, step {word(view, 'step')}"
+        f"  {format_shown_name(str(view['tool']))} {format_word(view, 'sha256')}, step {format_word(view, 'step')}"
         if view.get("tool")
         else ""
     )
-    why = ", ".join(filter(None, (word(view, "basis"), word(view, "rule"))))
+    why = ", ".join(filter(None, (format_word(view, "basis"), format_word(view, "rule"))))
     return (
-        f"{word(view, 'seq')}  {format_time(view, 'created_s')}  {word(view, 'event')}: {word(view, 'decision')}{by}"
-        f"{f' ({why})' if why else ''}{call}  {word(view, 'run_id')} of {word(view, 'tenant')}/{word(view, 'caller')}"
+        f"{format_word(view, 'seq')}  {format_time(view, 'created_s')}  {format_word(view, 'event')}: "
+        f"{format_word(view, 'decision')}{by}"
+        f"{f' ({why})' if why else ''}{call}  {format_word(view, 'run_id')} of "
+        f"{format_word(view, 'tenant')}/{format_word(view, 'caller')}"
     )

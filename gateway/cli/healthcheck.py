@@ -4,7 +4,7 @@ import argparse
 import http.client
 import sys
 
-from gateway.cli.commands import Commands, add_command, configuration
+from gateway.cli.commands import Commands, add_command, load_configuration
 from gateway.cli.operator.remote import build_connection, explain_silence
 from gateway.config import Address
 
@@ -20,10 +20,10 @@ def add(commands: Commands) -> None:
         example="gateway healthcheck --url http://127.0.0.1:8080 --timeout 1",
     )
     p.add_argument("--url", help="the gateway's address (default: as configured)")
-    p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
+    p.add_argument("--timeout", type=_parse_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
         raise ValueError
@@ -31,7 +31,7 @@ def _seconds(text: str) -> float:
 
 
 def _check_configured(args: argparse.Namespace) -> int:
-    settings = configuration(args, checked=False).settings
+    settings = load_configuration(args, checked=False).settings
     return check(args.url or settings.admin.listen or settings.listen, timeout_s=args.timeout)
 
 

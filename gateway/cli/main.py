@@ -24,10 +24,10 @@ from gateway.cli.commands import (
     add_command,
     add_printing,
     check_command,
-    configuration,
-    input_lines,
+    list_subcommands,
+    load_configuration,
     print_now,
-    subcommands,
+    read_input_lines,
 )
 from gateway.cli.gc_tuning import collector_off
 from gateway.config import ConfigError
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     words = _with_default_command(list(sys.argv[1:] if argv is None else argv))
     with collector_off():
-        parser = _parser(words[0])
+        parser = _build_parser(words[0])
         check_command(parser, words)
         args = parser.parse_args(words)
     command: Callable[[argparse.Namespace], int] = args.command
@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
         from gateway.server.serve import GatewayServer
         from gateway.server.sockets import ListenError
 
-        loaded = configuration(args)
+        loaded = load_configuration(args)
     try:
-        return GatewayServer(loaded, load=lambda: configuration(args), join=args.reuse_port).run()
+        return GatewayServer(loaded, load=lambda: load_configuration(args), join=args.reuse_port).run()
     except ListenError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1
@@ -76,21 +76,21 @@ def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
     from gateway.cli.check_config import describe_config
     from gateway.cli.replicas import describe_replicas
-    from gateway.server.dry_start import rehearse
+    from gateway.server.dry_start import rehearse_start
 
-    loaded = configuration(args)
-    described = describe_config(loaded, warnings=asyncio.run(rehearse(loaded)))
+    loaded = load_configuration(args)
+    described = describe_config(loaded, warnings=asyncio.run(rehearse_start(loaded)))
     return itertools.chain(described, () if args.replicas is None else [*describe_replicas(loaded, args.replicas)])
 
 
-def version(_args: argparse.Namespace) -> Iterator[str]:
+def show_version(_args: argparse.Namespace) -> Iterator[str]:
     yield f"twolane {__version__}"
 
 
-def help_(args: argparse.Namespace) -> Iterator[str]:
-    parser = _parser()
+def show_help(args: argparse.Namespace) -> Iterator[str]:
+    parser = _build_parser()
     for word in args.words:
-        below = subcommands(parser)
+        below = list_subcommands(parser)
         if word not in below:
             raise CommandError(f"there is no command {word!r}; there are {', '.join(below) or 'none below it'}")
         parser = below[word]
@@ -100,22 +100,22 @@ def help_(args: argparse.Namespace) -> Iterator[str]:
 def scan(_args: argparse.Namespace) -> int:
     from gateway.cli.scan import scan_lines  # the scanner of model output, which starting a server must not wait for
 
-    return scan_lines(input_lines(), print_now)
+    return scan_lines(read_input_lines(), print_now)
 
 
 def assess(args: argparse.Namespace) -> int:
     # Imported here: the gate brings all tools and assessors along, of which a server needs only the enabled ones.
     from gateway.cli.assess import assess_lines
-    from gateway.server.offline_gate import asking_services, offline_gate
+    from gateway.server.offline_gate import build_offline_gate, list_asking_services
 
-    settings = configuration(args).settings
+    settings = load_configuration(args).settings
     if args.profile is not None:
         settings = settings.model_copy(update={"risk": settings.risk.model_copy(update={"profile": args.profile})})
-    gate, specs = asyncio.run(offline_gate(settings))
-    return assess_lines(input_lines(), print_now, gate=gate, specs=specs, asking=asking_services(settings))
+    gate, specs = asyncio.run(build_offline_gate(settings))
+    return assess_lines(read_input_lines(), print_now, gate=gate, specs=specs, asking=list_asking_services(settings))
 
 
-def selftest(_args: argparse.Namespace) -> int:
+def start_selftest(_args: argparse.Namespace) -> int:
     from gateway.testing.selftest import run_selftest  # it brings the test upstream along, which `run` never needs
 
     return asyncio.run(run_selftest())
@@ -178,7 +178,7 @@ def _add_selftest(commands: Commands) -> None:
     add_command(
         commands,
         "selftest",
-        selftest,
+        start_selftest,
         "prove on this machine that passthrough is unchanged",
         example="gateway selftest",
     )
@@ -201,19 +201,21 @@ def _add_assess(commands: Commands) -> None:
 
 
 def _add_version(commands: Commands) -> None:
-    add_printing(commands, "version", version, "show the version", example="gateway version")
+    add_printing(commands, "version", show_version, "show the version", example="gateway version")
 
 
 def _add_help(commands: Commands) -> None:
-    p = add_printing(commands, "help", help_, "show the help of a command", example="gateway help approvals approve")
+    p = add_printing(
+        commands, "help", show_help, "show the help of a command", example="gateway help approvals approve"
+    )
     p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
 
 
 def _add_completion(commands: Commands) -> None:
-    from gateway.cli.completion import SHELLS, completion  # what writes the scripts, which no other command needs
+    from gateway.cli.completion import SHELLS, build_completion  # what writes the scripts, which no other command needs
 
     def complete(args: argparse.Namespace) -> Iterator[str]:
-        yield completion(_parser(), args.shell).rstrip()
+        yield build_completion(_build_parser(), args.shell).rstrip()
 
     p = add_printing(
         commands,
@@ -272,7 +274,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
 }
 
 
-def _parser(name: str = "") -> argparse.ArgumentParser:
+def _build_parser(name: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command of this name; if there is none, that of all commands."""
     parser = argparse.ArgumentParser(
         prog="gateway",

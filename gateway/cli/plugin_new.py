@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from gateway.cli import templates
 from gateway.cli.commands import CommandError, Commands, add_group, add_reading
 from gateway.config import LoadedConfig
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.user_plugins import get_plugin_file
 
 NewKind = Literal["stages", "tools", "assessors"]
@@ -115,5 +115,5 @@ def _check_name(kind: NewKind, name: str) -> None:
         raise PluginNewError(
             f"{name!r} cannot be a plugin's name: write up to 40 of a-z, 0-9 and '_', beginning with a letter"
         )
-    if name in plugin_names(kind):
+    if name in list_built_in_plugins(kind):
         raise PluginNewError(f"there is a plugin {name!r} of kind {kind!r} already: choose another name")

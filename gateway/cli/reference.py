@@ -23,7 +23,7 @@ from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
 from gateway.config.values.secret import Secret
 from gateway.config.values.value import REFERENCE, JsonObject, PathLeaf, ValueType
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.workflows.definition import Workflow, WorkflowParameter, WorkflowStep
 
 DOCUMENT = Path("docs/configuration.md")
@@ -47,20 +47,23 @@ class _EditorSchema(GenerateJsonSchema):
 def render_document() -> str:
     """Return the text of docs/configuration.md."""
     parts = [_TEMPLATES.joinpath("configuration.md").read_text("utf-8")]
-    for path, section in _sections("", documented_settings()):
+    for path, section in _iterate_sections("", build_documented_settings()):
         heading = f"### `{path}`" if path else "### At the top"
-        parts.append("\n".join([heading, "", *_about(section), *_table(section), *_describe_extras(path)]) + "\n")
+        parts.append(
+            "\n".join([heading, "", *_describe_section(section), *_format_table(section), *_describe_extras(path)])
+            + "\n"
+        )
     return "\n".join(parts)
 
 
 def render_schema() -> str:
     """Return the text of gateway.schema.json."""
-    documented = documented_settings()
+    documented = build_documented_settings()
     schema = documented.model_json_schema(schema_generator=_EditorSchema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "gateway.yaml"
     definitions: dict[str, JsonObject] = {"Settings": schema, **schema["$defs"]}
-    for _, section in _sections("", documented):
+    for _, section in _iterate_sections("", documented):
         _complete(definitions[section.__name__], section)
     for name in sorted(FOREIGN_MCP_KEYS):
         ignored = {"description": "Ignored: a key of another program.", "deprecated": True}
@@ -79,10 +82,10 @@ def main(arguments: Sequence[str]) -> str | None:
     return f"{' and '.join(stale)} out of date: run python -m gateway.cli.reference" if stale else None
 
 
-def documented_settings() -> type[Section]:
+def build_documented_settings() -> type[Section]:
     """Return the settings with a field for each built-in tool, as its plugin declares it."""
     tools: dict[str, Any] = {}
-    for name in plugin_names("tools"):
+    for name in list_built_in_plugins("tools"):
         if (config := find_built_in_settings(name)) is not None:
             section = create_model(name.title().replace("_", ""), __base__=config)
             section.__doc__ = None
@@ -92,35 +95,38 @@ def documented_settings() -> type[Section]:
     return create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, tools=(below, field))
 
 
-def _sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+def _iterate_sections(path: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
     """Yield a section and the sections below it, in the order of the file, with their paths for people."""
     yield path, section
-    for key, field in _fields(section):
+    for key, field in _iterate_fields(section):
         below = f"{path}.{key}" if path else key
         inner = strip(field.annotation)
         while get_origin(inner) in (Mapping, tuple):
             is_list = get_origin(inner) is tuple
             below, inner = (f"{below}[]" if is_list else f"{below}.<name>"), strip(get_args(inner)[0 if is_list else 1])
         if is_section(inner):
-            yield from _sections(below, inner)
+            yield from _iterate_sections(below, inner)
     if section.of_other_keys is not None:
-        yield from _sections(f"{path}.<name>", section.of_other_keys)
+        yield from _iterate_sections(f"{path}.<name>", section.of_other_keys)
 
 
-def _fields(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+def _iterate_fields(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in section.model_fields.items():
         yield field.alias or name, field
 
 
-def _about(section: type[Section]) -> list[str]:
+def _describe_section(section: type[Section]) -> list[str]:
     return [section.__doc__.strip(), ""] if section.__doc__ else []
 
 
-def _table(section: type[Section]) -> Iterator[str]:
+def _format_table(section: type[Section]) -> Iterator[str]:
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
-    for key, field in _fields(section):
-        yield f"| `{key}` | {_type(field.annotation, *field.metadata)} | {_default(field)} | {field.description} |"
+    for key, field in _iterate_fields(section):
+        yield (
+            f"| `{key}` | {_format_type(field.annotation, *field.metadata)} | {_format_default(field)} | "
+            f"{field.description} |"
+        )
 
 
 def _describe_extras(path: str) -> list[str]:
@@ -129,7 +135,7 @@ def _describe_extras(path: str) -> list[str]:
         keys = ", ".join(f"`{key}`" for key in sorted(FOREIGN_MCP_KEYS))
         return ["", f"Keys of other programs are ignored with a warning: {keys}."]
     if path == "workflows":
-        parts = (["", f"{title}:", "", *_table(part)] for title, part in _WORKFLOW_PARTS.items())
+        parts = (["", f"{title}:", "", *_format_table(part)] for title, part in _WORKFLOW_PARTS.items())
         text = _TEMPLATES.joinpath("workflows.md").read_text("utf-8")
         return ["", text.rstrip(), *chain.from_iterable(parts)]
     defaults = {"prompts.<name>": {"prompts": DEFAULT_PROMPTS}, "chains.<name>[]": {"chains": DEFAULT_CHAINS}}
@@ -139,34 +145,34 @@ def _describe_extras(path: str) -> list[str]:
     return ["", "There without being declared:", "", "```yaml", text + "```"]
 
 
-def _type(annotation: object, *metadata: object) -> str:
+def _format_type(annotation: object, *metadata: object) -> str:
     """Return the type in words: `duration`, `list of path prefixes`, `one of ...`."""
     if get_origin(annotation) is Annotated:
         annotation, *metadata_of_annotation = get_args(annotation)
-        return _type(annotation, *metadata_of_annotation)
+        return _format_type(annotation, *metadata_of_annotation)
     if accepts_null(annotation) and get_origin(annotation) is not Literal:
-        return f"{_type(next(part for part in get_args(annotation) if part is not NoneType))} or null"
+        return f"{_format_type(next(part for part in get_args(annotation) if part is not NoneType))} or null"
     for fact in metadata:
         if isinstance(fact, ValueType | PathLeaf):
             return fact.kind
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
     if get_origin(annotation) is tuple:
-        return f"list: {_type(get_args(annotation)[0])}"
+        return f"list: {_format_type(get_args(annotation)[0])}"
     if get_origin(annotation) is Mapping:
-        return f"by name: {_type(get_args(annotation)[1])}"
+        return f"by name: {_format_type(get_args(annotation)[1])}"
     return "section" if is_section(annotation) else "anything"
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     if field.default is PydanticUndefined:
         return "`{}`"
-    return f"`{_plain(field.default, field)}`"
+    return f"`{_format_plain_default(field.default, field)}`"
 
 
-def _plain(value: object, field: FieldInfo) -> str:
+def _format_plain_default(value: object, field: FieldInfo) -> str:
     """Return a default as it would stand in the file; the default of a secret is none."""
     if isinstance(value, Secret):
         return value.reveal()
@@ -182,7 +188,7 @@ def _find_writer(field: FieldInfo) -> Callable[[Any], object] | None:
 
 def _complete(schema: JsonObject, section: type[Section]) -> None:
     """Add what editors need beyond pydantic's schema: references, empty sections, defaults as they are written."""
-    for key, field in _fields(section):
+    for key, field in _iterate_fields(section):
         known: JsonObject = schema["properties"][key]
         known.pop("title", None)
         if get_origin(strip(field.annotation)) is Literal:
@@ -192,7 +198,7 @@ def _complete(schema: JsonObject, section: type[Section]) -> None:
             choices = list(get_args(strip(field.annotation)))
             known["anyOf"] = [{"enum": choices}, {"type": "string", "pattern": REFERENCE}, *null]
         if (_find_writer(field) or isinstance(field.default, Secret)) and not field.is_required():
-            known["default"] = _plain(field.default, field)
+            known["default"] = _format_plain_default(field.default, field)
         if is_collection(field.annotation) and not field.is_required() and not accepts_null(field.annotation):
             facts = {name: known.pop(name) for name in ("description", "default") if name in known}
             schema["properties"][key] = facts | {"anyOf": [known, {"type": "null"}]}

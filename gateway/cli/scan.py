@@ -27,14 +27,14 @@ def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
         if not line.strip():
             continue
         try:
-            answer = _view(_outcome(line))
+            answer = _build_view(_read_outcome(line))
         except _LineError as error:
             answer, status = {"kind": "error", "line": number, "reason": str(error)}, 1
         write(json.dumps(answer) + "\n")
     return status
 
 
-def _outcome(line: str) -> Outcome:
+def _read_outcome(line: str) -> Outcome:
     try:
         case = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -52,7 +52,7 @@ def _outcome(line: str) -> Outcome:
     return read_message(message, finish_reason=reason)[1]
 
 
-def _view(outcome: Outcome) -> Json:
+def _build_view(outcome: Outcome) -> Json:
     match outcome:
         case CallGroup((call,)):
             return {"kind": "tool_call", **_call(call)}

@@ -5,7 +5,7 @@ from gateway.config.problems import ConfigError, Problem
 from gateway.config.reload import merge_configs
 from gateway.config.schema.settings import Settings
 from gateway.config.values.addresses import Address
-from gateway.config.values.secret import Secret, redactable
+from gateway.config.values.secret import Secret, iterate_secret_texts
 
 __all__ = [
     "Address",
@@ -14,7 +14,7 @@ __all__ = [
     "Problem",
     "Secret",
     "Settings",
+    "iterate_secret_texts",
     "load",
     "merge_configs",
-    "redactable",
 ]

@@ -7,7 +7,7 @@ from typing import Literal
 from gateway.config.decision_checks import check_decisions
 from gateway.config.document import Document
 from gateway.config.feature_checks import collect_checks
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.reading.yaml_reader import BROKEN
@@ -33,9 +33,9 @@ _OF_COMMANDS, _OF_URLS = ("args", "env", "cwd"), ("headers", "oauth", "private_n
 
 def check(document: Document) -> None:
     """Report every conflict between keys."""
-    _check_unique(document, document.matches("upstreams", "*", "name"))
-    _check_unique(document, document.matches("keys", "*", "name"))
-    _check_unique(document, document.matches("keys", "*", "sha256"))
+    _check_unique(document, document.iterate_matches("upstreams", "*", "name"))
+    _check_unique(document, document.iterate_matches("keys", "*", "name"))
+    _check_unique(document, document.iterate_matches("keys", "*", "sha256"))
     _check_imitations(document)
     _check_scopes(document)
     _check_declared(document)
@@ -56,7 +56,7 @@ def check(document: Document) -> None:
 
 def drop_foreign_keys(document: Document) -> None:
     """Drop the keys that other programs write into an `mcpServers` block, with a warning for each."""
-    for path in list(document.matches("mcp", "servers", "*", "*")):
+    for path in list(document.iterate_matches("mcp", "servers", "*", "*")):
         if path[-1] in FOREIGN_MCP_KEYS:
             enabled = (*path[:-1], "enabled")
             if path[-1] in _OFF and document.get(*path) is _OFF[path[-1]] and document.get(*enabled) is None:
@@ -80,9 +80,9 @@ def _check_unique(document: Document, paths: Iterable[KeyPath]) -> None:
 
 def _check_imitations(document: Document) -> None:
     """Report names of keys, and of tenants, of which one looks like another."""
-    names = list(document.matches("keys", "*", "name"))
-    given = [*document.matches("keys", "*", "tenant"), ("mcp", "serve", "oauth", "tenant")]
-    limited = list(document.matches("limits", "tenants", "*"))
+    names = list(document.iterate_matches("keys", "*", "name"))
+    given = [*document.iterate_matches("keys", "*", "tenant"), ("mcp", "serve", "oauth", "tenant")]
+    limited = list(document.iterate_matches("limits", "tenants", "*"))
     own = [path for path in names if document.get(*path[:-1], "tenant") is None]
     for what, paths in (("key", names), ("tenant", [*given, *own, *limited])):
         first: dict[str, tuple[str, KeyPath]] = {}
@@ -97,26 +97,26 @@ def _check_imitations(document: Document) -> None:
 
 def _check_scopes(document: Document) -> None:
     """Report keys with an empty list of scopes."""
-    for path in document.matches("keys", "*", "scopes"):
+    for path in document.iterate_matches("keys", "*", "scopes"):
         if document.get(*path) == []:
             document.complain(path, "expected at least one scope: without any the key may do nothing")
 
 
 def _check_declared(document: Document) -> None:
     """Report names of upstreams, chains and prompts that are used but not declared."""
-    upstreams = [document.get(*path) for path in document.matches("upstreams", "*", "name")]
+    upstreams = [document.get(*path) for path in document.iterate_matches("upstreams", "*", "name")]
     _check_reference(document, ("context", "upstream"), upstreams)
-    for path in document.matches("models", "*", "use", "*", "upstream"):
+    for path in document.iterate_matches("models", "*", "use", "*", "upstream"):
         _check_reference(document, path, upstreams)
-    for path in document.matches("keys", "*", "upstreams", "*"):
+    for path in document.iterate_matches("keys", "*", "upstreams", "*"):
         _check_reference(document, path, upstreams, kind="upstream")
     for key, section in (("chain", "chains"), ("prompt", "prompts")):
-        _check_reference(document, ("context", key), [path[-1] for path in document.matches(section, "*")])
-    chains = [str(path[-1]) for path in document.matches("chains", "*")]
-    for path in document.matches("approvals", "chains", "*"):
+        _check_reference(document, ("context", key), [path[-1] for path in document.iterate_matches(section, "*")])
+    chains = [str(path[-1]) for path in document.iterate_matches("chains", "*")]
+    for path in document.iterate_matches("approvals", "chains", "*"):
         if path[-1] not in chains:
             hint = (
-                nearest(str(path[-1]), chains)
+                suggest_nearest(str(path[-1]), chains)
                 or f"; declared: {', '.join(map(quote_word, chains[:_MOST_NAMES_SHOWN]))}"
             )
             document.complain(path, f"no chain {quote_word(str(path[-1]))} is declared{hint}", key=True)
@@ -129,7 +129,7 @@ def _check_reference(document: Document, path: KeyPath, declared: list[object], 
         return
     names = [known for known in declared if isinstance(known, str) and not isinstance(known, MaskedText)]
     some = ", ".join(quote_word(known) for known in names[:_MOST_NAMES_SHOWN])
-    hint = nearest(name, names) or (f"; declared: {some}" if names else "; none is")
+    hint = suggest_nearest(name, names) or (f"; declared: {some}" if names else "; none is")
     kind = kind or str(path[-1])
     what = f"such {kind}" if isinstance(name, MaskedText) else f"{kind} {quote_word(name)}"
     document.complain(path, f"no {what} is declared{hint}")
@@ -160,9 +160,9 @@ def _check_listen(document: Document) -> None:
 
 def _check_tls(document: Document) -> None:
     """Report TLS settings without a TLS URL, and warn of credential headers without a key."""
-    for path in document.matches("upstreams", "*"):
-        tls = [given[-1] for given in document.matches_below((*path, "tls"))]
-        places = [(*path, "base_url"), *((*one, "url") for one in document.matches_below((*path, "endpoints")))]
+    for path in document.iterate_matches("upstreams", "*"):
+        tls = [given[-1] for given in document.iterate_below((*path, "tls"))]
+        places = [(*path, "base_url"), *((*one, "url") for one in document.iterate_below((*path, "endpoints")))]
         urls = [url for place in places if isinstance(url := document.get(*place), str)]
         if tls and urls and all(url.startswith("http:") for url in urls):
             document.complain(
@@ -170,19 +170,19 @@ def _check_tls(document: Document) -> None:
             )
         if "key_file" in tls and "cert_file" not in tls:
             document.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
-        keys = [(*path, "api_key"), *((*one, "api_key") for one in document.matches_below((*path, "endpoints")))]
+        keys = [(*path, "api_key"), *((*one, "api_key") for one in document.iterate_below((*path, "endpoints")))]
         if document.get(*path, "auth_header") is not None and all(document.get(*key) is None for key in keys):
             document.warn((*path, "auth_header"), "has no effect without api_key")
 
 
 def _check_alternatives(document: Document) -> None:
     """Report prompts, MCP servers and webhooks that set none, or several, of alternative keys."""
-    for path in document.matches("prompts", "*"):
+    for path in document.iterate_matches("prompts", "*"):
         _check_exactly_one(document, path, "text", "file")
-    for path in document.matches("mcp", "servers", "*"):
+    for path in document.iterate_matches("mcp", "servers", "*"):
         _check_exactly_one(document, path, "command", "url")
         _check_effects(document, path)
-    for path in document.matches("approvals", "notify", "*"):
+    for path in document.iterate_matches("approvals", "notify", "*"):
         _check_exactly_one(document, path, "webhook")
 
 
@@ -208,9 +208,9 @@ def _check_tools(document: Document) -> None:
 def _check_services(document: Document) -> None:
     """Report a service whose name may be taken for another's, or for the gateway's own."""
     names = ServiceNames()
-    for path in document.matches("mcp", "servers", "*"):
+    for path in document.iterate_matches("mcp", "servers", "*"):
         name = str(path[-1])
-        if (problem := names.problem(name)) is not None:
+        if (problem := names.find_problem(name)) is not None:
             document.complain(path, f"{problem}: choose another name", key=True)
         names.add(name)
 
@@ -222,7 +222,7 @@ def _check_judged_tools(document: Document) -> None:
         return
     sections: tuple[Literal["rules", "assessors"], ...] = ("rules", "assessors")
     for section in sections:
-        for path in document.matches("risk", section, "*"):
+        for path in document.iterate_matches("risk", section, "*"):
             if (problem := describe_missing_tool(section, str(path[-1]))) is not None:
                 document.complain(path, problem, key=True)
 

@@ -18,11 +18,11 @@ def check_decisions(document: Document) -> None:
         if document.get("approvals", "require"):
             text = "without keys everybody is the same caller, so no second key could approve: add keys, or remove it"
             document.complain(("approvals", "require"), text, key=True)
-    for path in document.matches("keys", "*", "name"):
+    for path in document.iterate_matches("keys", "*", "name"):
         name = document.get(*path)
         if isinstance(name, str) and name.startswith(LINK_PREFIX):
             document.complain(path, f"links to approvals have such names: choose one without {LINK_PREFIX!r}")
-    for path in document.matches("approvals", "notify", "*", "links"):
+    for path in document.iterate_matches("approvals", "notify", "*", "links"):
         if document.get(*path) is None:
             continue
         if document.get("public_url") is None and document.get("console", "url") is None:

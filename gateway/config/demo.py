@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from gateway.config.document import Document
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 
 #: The names of these tools begin with it.
 PREFIX: Final = "demo_"
@@ -16,7 +16,7 @@ def add_demo_tools(document: Document) -> None:
     """Turn the tools on, unless the file, a variable or a flag configures upstreams or tools."""
     if document.get("upstreams") or document.get("tools") is not None:
         return
-    for name in plugin_names("tools"):
+    for name in list_built_in_plugins("tools"):
         if name.startswith(PREFIX):
             document.put(("tools", name), {}, place=document.locate(()))
 

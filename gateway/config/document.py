@@ -55,14 +55,14 @@ class Document:
             self._forget_places(path)
             self.tree = _assign(self.tree, path[:-1], {key: value for key, value in parent.items() if key != path[-1]})
 
-    def matches(self, *pattern: str) -> Iterator[KeyPath]:
+    def iterate_matches(self, *pattern: str) -> Iterator[KeyPath]:
         """Yield the paths that have a value and fit `pattern`, in which `*` is any key or index."""
         paths: list[KeyPath] = [()]
         for segment in pattern:
-            paths = [below for path in paths for below in self.matches_below(path) if segment in (_ANY, below[-1])]
+            paths = [below for path in paths for below in self.iterate_below(path) if segment in (_ANY, below[-1])]
         yield from paths
 
-    def matches_below(self, path: KeyPath) -> Iterator[KeyPath]:
+    def iterate_below(self, path: KeyPath) -> Iterator[KeyPath]:
         """Yield the paths of all values directly below `path` that are not null."""
         node = self.get(*path)
         keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
@@ -90,7 +90,7 @@ class Document:
         """Add a warning about the value at `path`."""
         self._warnings.append(str(self._build_problem(self.locate(path, key=True), path, message)))
 
-    def warnings(self) -> tuple[str, ...]:
+    def list_warnings(self) -> tuple[str, ...]:
         return tuple(self._warnings)
 
     def raise_problems(self) -> None:

@@ -18,14 +18,14 @@ _WITHOUT_MODES: Final = frozenset(
 )
 
 
-def refused_access(place: Path, mode: int) -> str | None:
+def find_access_fault(place: Path, mode: int) -> str | None:
     """Return the fault of a file with this `st_mode`, with the next step; None: it may be used."""
     if mode & stat.S_IWOTH and _keeps_modes(place):
         return f"{str(place)!r} can be written by everybody, so it is not used: chmod o-w {shlex.quote(str(place))}"
     return None
 
 
-def loose_access(place: Path) -> str | None:
+def find_loose_access(place: Path) -> str | None:
     """Return how others may change or replace a file, with the next step; None: they may not, or it is not there."""
     try:
         file, folder = place.stat().st_mode, place.resolve().parent

@@ -13,7 +13,7 @@ from gateway.config.checks import check, drop_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
 from gateway.config.feature_checks import collect_checks
-from gateway.config.file_access import loose_access
+from gateway.config.file_access import find_loose_access
 from gateway.config.messages import advise, explain
 from gateway.config.path_exposure_check import check_places
 from gateway.config.problems import ConfigError, Problem
@@ -61,7 +61,7 @@ def load(
     text = None if path is None else _read_config(path)
     document = _read_draft(path, text, environ=environ, folder=folder)
     empty = not document.tree and path is not None
-    if path is not None and (loose := loose_access(path)) is not None:
+    if path is not None and (loose := find_loose_access(path)) is not None:
         document.warn((), loose)
     _add_defaults(document)
     apply_variables(document, environ, root=Settings)
@@ -84,7 +84,7 @@ def load(
         if feature.check_settings is not None:
             feature.check_settings(document, settings)
     return LoadedConfig(
-        settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty
+        settings=settings, warnings=document.list_warnings(), file=path, folder=folder, text=text, empty=empty
     )
 
 

@@ -54,7 +54,7 @@ def advise(message: str, path: KeyPath, *, root: type[Section]) -> str:
     return f"{message.partition(': ')[0]}: write one of {', '.join(choices)}" if choices else message
 
 
-def nearest(word: str, candidates: list[str]) -> str:
+def suggest_nearest(word: str, candidates: list[str]) -> str:
     """Return `; did you mean 'x'?`, or an empty text if no candidate is near."""
     # Imported here because it takes 0.15 MB, and few words are wrong.
     from difflib import get_close_matches
@@ -100,7 +100,7 @@ def _describe_unknown_key(path: KeyPath, *, root: type[Section]) -> str:
 def format_unknown_key(word: str, known: Iterable[str]) -> str:
     """Return the message about a key that is not `known` in its section."""
     keys = sorted(known)
-    hint = nearest(word, keys)
+    hint = suggest_nearest(word, keys)
     if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:
         hint = f"; known here: {', '.join(keys)}"
     return f"unknown key {quote_word(word)}{hint}"
@@ -109,5 +109,5 @@ def format_unknown_key(word: str, known: Iterable[str]) -> str:
 def _describe_wrong_choice(value: object, annotation: object) -> str:
     """Return the message about a value outside of the choices, with the nearest choice."""
     choices = [str(choice) for choice in get_args(strip(annotation))]
-    hint = nearest(value, choices) if isinstance(value, str) else ""
+    hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
     return f"expected one of {', '.join(choices)}{hint}"

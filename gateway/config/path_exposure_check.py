@@ -20,7 +20,7 @@ from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
 from gateway.contracts.plugin import Plugin, Reach
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 
 _STORE = "the store of the gateway"
 #: What runs as it is written there: the sections that name a folder of it.
@@ -67,12 +67,12 @@ def check_reach(document: Document, options: KeyPath, plugin: Plugin[Any, Any], 
 
 def _list_tools(document: Document) -> Iterator[tuple[KeyPath, Plugin[Any, Any], Path]]:
     """Yield the settings and the plugins of tools that come with the gateway, and where relative paths begin."""
-    for path in document.matches("tools", "*"):
+    for path in document.iterate_matches("tools", "*"):
         use = document.get(*path, "use")
         if find_built_in_settings(path[-1]) is not None:
-            yield path, plugin_of_ours("tools", str(path[-1])), document.folder
-        elif isinstance(use, str) and use in plugin_names("tools"):
-            yield (*path, "with"), plugin_of_ours("tools", use), Path()
+            yield path, load_built_in_plugin("tools", str(path[-1])), document.folder
+        elif isinstance(use, str) and use in list_built_in_plugins("tools"):
+            yield (*path, "with"), load_built_in_plugin("tools", use), Path()
 
 
 def _check_tool_paths(
@@ -129,7 +129,7 @@ def get_store_file(url: object, *, folder: Path) -> Path | None:
     """Return the file of a store's URL in the tree. None: it names no file, or no built-in store has such URLs."""
     text = url.reveal() if isinstance(url, Secret) else url
     scheme = text.partition(":")[0] if isinstance(text, str) else ""
-    address = plugin_of_ours("stores", scheme).address if scheme in plugin_names("stores") else None
+    address = load_built_in_plugin("stores", scheme).address if scheme in list_built_in_plugins("stores") else None
     return None if address is None else address(str(text), folder).file
 
 

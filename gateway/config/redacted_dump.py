@@ -23,7 +23,7 @@ from gateway.config.values.secret import MASK, MaskedText, mask
 from gateway.contracts.plugin import PluginKind
 from gateway.contracts.storage.store import Json
 from gateway.contracts.times import format_time
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 
 _USES: Final[Mapping[type[BaseModel], PluginKind]] = {StageUse: "stages", AssessorUse: "assessors"}
 #: A hash of a key that a person chose can be guessed.
@@ -84,9 +84,9 @@ def _redact_tool(name: str, tool: BaseModel) -> Json:
 
 def _redact_plugin_options(kind: PluginKind, name: str, options: Mapping[str, object]) -> object:
     """Return the options of a plugin as JSON, masked unless its settings class makes them known."""
-    if name in plugin_names(kind):
+    if name in list_built_in_plugins(kind):
         try:
-            typed = plugin_of_ours(kind, name).config.model_validate(mask(options))
+            typed = load_built_in_plugin(kind, name).config.model_validate(mask(options))
         except ValidationError:
             return _mask_texts(options)
         written = _redact_section(typed)

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.problems import quote_word
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 
-BUILT_IN: Final = frozenset(plugin_names("tools"))
+BUILT_IN: Final = frozenset(list_built_in_plugins("tools"))
 _READ_RESULT: Final = "read_result"
 _MOST_NAMES_SHOWN: Final = 12
 #: Rules may be globs; assessors are found by the whole name.
@@ -27,7 +27,7 @@ def describe_missing_tool(section: Literal["rules", "assessors"], name: str, too
         return f"{quote_word(name)} is no name of a tool: an assessor judges one tool, by its whole name"
     names = sorted(known)
     listed = ", ".join(names[:_MOST_NAMES_SHOWN]) + (", ..." if len(names) > _MOST_NAMES_SHOWN else "")
-    return f"there is no tool {quote_word(name)}{nearest(name, names) or f'; there are: {listed}'}"
+    return f"there is no tool {quote_word(name)}{suggest_nearest(name, names) or f'; there are: {listed}'}"
 
 
 def describe_idle_rule(name: str, tools: Collection[str], services: Collection[str]) -> str | None:

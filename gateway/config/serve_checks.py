@@ -34,7 +34,7 @@ def check_serve(document: Document) -> None:
         document.complain(_OAUTH, "needs public_url: clients ask the issuer for a token for that URL", key=True)
     _check_tenant(document)
     _check_issuer(document)
-    for path in document.matches("keys", "*", "name"):
+    for path in document.iterate_matches("keys", "*", "name"):
         name = document.get(*path)
         if isinstance(name, str) and name.startswith(CALLER_PREFIX):
             document.complain(path, f"callers with a token have such names: choose one without {CALLER_PREFIX!r}")

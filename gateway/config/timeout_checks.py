@@ -9,7 +9,7 @@ from gateway.config.values.units import parse_duration
 def check_timeouts(document: Document) -> None:
     """Report times of upstreams that can never apply; warn of queues that outlast a stage of a chain."""
     shortest = _find_shortest_stage(document)
-    for upstream in document.matches("upstreams", "*"):
+    for upstream in document.iterate_matches("upstreams", "*"):
         _check_breaker(document, (*upstream, "breaker"))
         _check_health(document, (*upstream, "health"))
         _check_hedge(document, upstream)
@@ -59,7 +59,7 @@ def _check_hedge(document: Document, upstream: KeyPath) -> None:
 
 def _find_shortest_stage(document: Document) -> tuple[float, KeyPath] | None:
     """Return the shortest `timeout` that a stage is given, in seconds, with its path; None: no stage has one."""
-    paths = document.matches("chains", "*", "*", "with", "timeout")
+    paths = document.iterate_matches("chains", "*", "*", "with", "timeout")
     found = [(seconds, path) for path in paths if (seconds := _read_seconds(document, path)) is not None]
     return min(found, key=lambda one: one[0], default=None)
 

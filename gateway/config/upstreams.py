@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from gateway.config.document import Document
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.schema.http import Passthrough
 
@@ -18,7 +18,7 @@ _WILDCARD: Final = re.compile(r"[*?[]")
 
 def check_upstreams(document: Document) -> None:
     """Report upstreams without a place, or that cannot stand in for each other; warn of what gets no request."""
-    upstreams = list(document.matches("upstreams", "*"))
+    upstreams = list(document.iterate_matches("upstreams", "*"))
     for path in upstreams:
         for url in ((*path, "base_url"), *_list_urls(document, path)):
             _check_base_url(document, url)
@@ -31,13 +31,13 @@ def check_upstreams(document: Document) -> None:
 
 def _list_urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
     """Yield the paths of the URLs of its endpoints."""
-    for endpoint in document.matches_below((*upstream, "endpoints")):
+    for endpoint in document.iterate_below((*upstream, "endpoints")):
         yield (*endpoint, "url")
 
 
 def _check_endpoints(document: Document, upstream: KeyPath) -> None:
     """Report an upstream that has no place or two of them, and endpoints that look the same."""
-    endpoints = list(document.matches_below((*upstream, "endpoints")))
+    endpoints = list(document.iterate_below((*upstream, "endpoints")))
     single = document.get(*upstream, "base_url") is not None
     if single and endpoints:
         document.complain((*upstream, "endpoints"), "base_url is given as well: keep one of the two", key=True)
@@ -70,13 +70,13 @@ def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:
     """Report fallbacks that do not exist, and fallbacks that would get another upstream's credential."""
     by_name = {str(document.get(*path, "name")): path for path in upstreams}
     for upstream in upstreams:
-        for path in document.matches_below((*upstream, "fallback")):
+        for path in document.iterate_below((*upstream, "fallback")):
             name = document.get(*path)
             if not isinstance(name, str):
                 continue
             other = by_name.get(name)
             if other is None:
-                hint = nearest(name, list(by_name)) or ""
+                hint = suggest_nearest(name, list(by_name)) or ""
                 document.complain(path, f"no upstream {quote_word(name)} is declared{hint}")
             elif other == upstream:
                 document.complain(path, "an upstream is no fallback of itself: name another one")
@@ -86,7 +86,7 @@ def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:
 
 
 def _has_key(document: Document, upstream: KeyPath) -> bool:
-    below = (document.get(*path, "api_key") for path in document.matches_below((*upstream, "endpoints")))
+    below = (document.get(*path, "api_key") for path in document.iterate_below((*upstream, "endpoints")))
     return any(key is not None for key in (document.get(*upstream, "api_key"), *below))
 
 
@@ -105,7 +105,7 @@ def _check_base_url(document: Document, path: KeyPath) -> None:
 def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
     """Warn of shared paths: in passthrough the first upstream with a path gets its requests, whatever their model."""
     owners: dict[str, str] = {}
-    fallbacks = {document.get(*path) for path in document.matches("upstreams", "*", "fallback", "*")}
+    fallbacks = {document.get(*path) for path in document.iterate_matches("upstreams", "*", "fallback", "*")}
     for upstream in upstreams:
         name = str(document.get(*upstream, "name"))
         own = list(_list_texts(document, (*upstream, "paths")))

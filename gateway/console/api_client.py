@@ -41,8 +41,8 @@ class ApiClient:
     """
 
     def __init__(self, data: str, *, admin: str | None = None) -> None:
-        self._data = _session(data)
-        self._admin = self._data if admin is None else _session(admin)
+        self._data = _open_session(data)
+        self._admin = self._data if admin is None else _open_session(admin)
 
     def build_api(self, token: str) -> "Api":
         """Return the API as the key sees it that `token` stands for."""
@@ -64,29 +64,29 @@ class Api:
 
     async def get(self, *path: str, **query: str | int | None) -> Json:
         """Return the answer to GET. A query of None is left out. Raises ApiError."""
-        return await self._request("GET", path, query=query)
+        return await self._send_request("GET", path, query=query)
 
     async def post(self, *path: str, body: Mapping[str, Any] | None = None, **headers: str) -> Json:
         """Return the answer to POST; `headers` are further fields, with `_` for `-`. Raises ApiError."""
-        return await self._request("POST", path, body=body or {}, headers=headers)
+        return await self._send_request("POST", path, body=body or {}, headers=headers)
 
     async def put(self, *path: str, body: Mapping[str, Any]) -> Json:
         """Return the answer to PUT. Raises ApiError."""
-        return await self._request("PUT", path, body=body)
+        return await self._send_request("PUT", path, body=body)
 
     async def delete(self, *path: str, **query: str | int | None) -> Json:
         """Return the answer to DELETE, {} for one without a body. Raises ApiError."""
-        return await self._request("DELETE", path, query=query)
+        return await self._send_request("DELETE", path, query=query)
 
     @asynccontextmanager
     async def stream_post(
         self, *path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Open the answer to a POST while it arrives, whatever its status."""
-        async with self._session(path).post(
-            _url(path),
+        async with self._choose_session(path).post(
+            _build_url(path),
             data=orjson.dumps(body),
-            headers=self._headers({"Content-Type": "application/json", **(headers or {})}),
+            headers=self._build_headers({"Content-Type": "application/json", **(headers or {})}),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as response:
             yield response
@@ -94,8 +94,8 @@ class Api:
     @asynccontextmanager
     async def stream_get(self, *path: str, **query: str | int | None) -> AsyncIterator[aiohttp.StreamReader]:
         """Open the answer to a GET as it arrives, such as the events of a run, or a table. Raises ApiError."""
-        session, timeout = self._session(path), aiohttp.ClientTimeout(total=None)
-        async with session.get(_url(path, query), headers=self._headers(), timeout=timeout) as response:
+        session, timeout = self._choose_session(path), aiohttp.ClientTimeout(total=None)
+        async with session.get(_build_url(path, query), headers=self._build_headers(), timeout=timeout) as response:
             if response.status >= 400:
                 raise parse_error(response.status, await response.read())
             yield response.content
@@ -104,12 +104,14 @@ class Api:
     async def events(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open the WebSocket of the events of the tenant. Raises ApiError."""
         try:
-            async with self._data.ws_connect(f"{BASE}/context/ws", headers=self._headers(), max_msg_size=0) as socket:
+            async with self._data.ws_connect(
+                f"{BASE}/context/ws", headers=self._build_headers(), max_msg_size=0
+            ) as socket:
                 yield socket
         except aiohttp.WSServerHandshakeError as error:
             raise ApiError(error.status, {"code": "", "message": "the events cannot be followed"}) from error
 
-    async def _request(
+    async def _send_request(
         self,
         method: str,
         path: tuple[str, ...],
@@ -121,9 +123,11 @@ class Api:
         fields = {name.replace("_", "-"): value for name, value in (headers or {}).items()}
         if body is not None:
             fields["Content-Type"] = "application/json"
-        url, data = _url(path, query), None if body is None else orjson.dumps(body)
+        url, data = _build_url(path, query), None if body is None else orjson.dumps(body)
         try:
-            async with self._session(path).request(method, url, data=data, headers=self._headers(fields)) as response:
+            async with self._choose_session(path).request(
+                method, url, data=data, headers=self._build_headers(fields)
+            ) as response:
                 content = await response.read()
         except (aiohttp.ClientError, TimeoutError):
             text = "The gateway did not answer its own console: look whether anything has happened, then try again."
@@ -133,10 +137,10 @@ class Api:
         answer: Json = orjson.loads(content) if content else {}
         return answer
 
-    def _session(self, path: tuple[str, ...]) -> aiohttp.ClientSession:
+    def _choose_session(self, path: tuple[str, ...]) -> aiohttp.ClientSession:
         return self._admin if path[:2] == ("mcp", "services") else self._data
 
-    def _headers(self, further: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    def _build_headers(self, further: Mapping[str, str] | None = None) -> Mapping[str, str]:
         return {KEY_HEADER: self._token, **(further or {})}
 
 
@@ -149,7 +153,7 @@ def parse_error(status: int, content: bytes) -> ApiError:
         return ApiError(status, {"message": content[:MESSAGE_BYTES].decode("utf-8", "replace")})
 
 
-def _session(socket: str) -> aiohttp.ClientSession:
+def _open_session(socket: str) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.UnixConnector(socket, limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -158,7 +162,7 @@ def _session(socket: str) -> aiohttp.ClientSession:
     )
 
 
-def _url(path: tuple[str, ...], query: Mapping[str, str | int | None] | None = None) -> URL:
+def _build_url(path: tuple[str, ...], query: Mapping[str, str | int | None] | None = None) -> URL:
     """Return the URL of these segments, as they are: one that could lead elsewhere does not exist. Raises ApiError."""
     if any(segment in ("", ".", "..") for segment in path):
         raise ApiError(404, {"code": "unknown_route", "message": "There is no page at this path."})

@@ -99,7 +99,7 @@ def assemble(
         *(ToolsPage(), ServiceForm(), Services(), KeysPage(now_s)),
         *(StatusPage(), Upstreams(now_s)),
     )
-    pages = (*inbox.pages(), *(page for each in others for page in each.pages()), *collect_pages(now_s))
+    pages = (*inbox.list_pages(), *(page for each in others for page in each.list_pages()), *collect_pages(now_s))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
     linked = LinkPage(rendering, links)
     console = Console(

@@ -80,18 +80,20 @@ class OverTime:
     axis_top: int
 
 
-def over_time(lanes: Sequence[Lane]) -> OverTime | None:
+def draw_timeline(lanes: Sequence[Lane]) -> OverTime | None:
     """Return the picture of these rows, to scale, from the first begin to the last end; None if nothing has a time."""
     spans = [span for lane in lanes for span in lane.spans]
     if not spans:
         return None
     begin_s = min(span.start_s for span in spans)
     span_s = max(max(span.end_s for span in spans) - begin_s, 0.001)
-    rows = [_row(lane, at * ROW_PX, begin_s=begin_s, span_s=span_s) for at, lane in enumerate(lanes)]
+    rows = [_draw_row(lane, at * ROW_PX, begin_s=begin_s, span_s=span_s) for at, lane in enumerate(lanes)]
     axis_top = len(rows) * ROW_PX
     return OverTime(
         rows=rows,
-        ticks=[Tick(left=_percent(offset_s, span_s), offset_s=offset_s) for offset_s in _offsets(span_s)],
+        ticks=[
+            Tick(left=_compute_percent(offset_s, span_s), offset_s=offset_s) for offset_s in _choose_offsets(span_s)
+        ],
         kinds=frozenset(span.kind for span in spans),
         begin_s=begin_s,
         span_s=span_s,
@@ -100,24 +102,24 @@ def over_time(lanes: Sequence[Lane]) -> OverTime | None:
     )
 
 
-def _row(lane: Lane, top: int, *, begin_s: float, span_s: float) -> Row:
-    bars = [_bar(span, begin_s=begin_s, span_s=span_s) for span in lane.spans]
+def _draw_row(lane: Lane, top: int, *, begin_s: float, span_s: float) -> Row:
+    bars = [_draw_bar(span, begin_s=begin_s, span_s=span_s) for span in lane.spans]
     duration_s = sum(bar.duration_s for bar in bars)
     return Row(label=lane.label, number=lane.number, top=top, bars=bars, duration_s=duration_s)
 
 
-def _bar(span: TimeSpan, *, begin_s: float, span_s: float) -> Bar:
+def _draw_bar(span: TimeSpan, *, begin_s: float, span_s: float) -> Bar:
     duration_s = max(span.end_s - span.start_s, 0.0)
-    width = max(_percent(duration_s, span_s), LEAST_PERCENT)
-    left = min(_percent(span.start_s - begin_s, span_s), 100 - width)
+    width = max(_compute_percent(duration_s, span_s), LEAST_PERCENT)
+    left = min(_compute_percent(span.start_s - begin_s, span_s), 100 - width)
     return Bar(kind=span.kind, left=round(left, 2), width=width, start_s=span.start_s, duration_s=duration_s)
 
 
-def _percent(part_s: float, whole_s: float) -> float:
+def _compute_percent(part_s: float, whole_s: float) -> float:
     return round(100 * part_s / whole_s, 2)
 
 
-def _offsets(span_s: float) -> Sequence[float]:
+def _choose_offsets(span_s: float) -> Sequence[float]:
     """Return round times from 0 up to the span, whole milliseconds: times that differ have texts that do."""
     step_s = max(_step_s(span_s / PARTS_MOST), 0.001)
     return [round(step_s * at, 6) for at in range(math.floor(span_s / step_s + 1e-9) + 1)]

@@ -53,15 +53,15 @@ def build_chart(
     begins_s, ends_s = samples[0].at_s, samples[-1].at_s
     top = max(*values, 0.0) if len(values) > 1 else max(values[0], 0.0)
     runs = [
-        [(_x(at_s, begins_s, ends_s), _y(value, top)) for at_s, value in run]
-        for run in _runs(samples, gap_s=step_s * GAP_STEPS)
+        [(_scale_time(at_s, begins_s, ends_s), _scale_value(value, top)) for at_s, value in run]
+        for run in _split_runs(samples, gap_s=step_s * GAP_STEPS)
     ]
     lowest, highest, newest = text_of(min(values)), text_of(max(values)), text_of(values[-1])
     words = t("{0}: at least {1}, at most {2}, most recently {3}.", title, lowest, highest, newest)
     return Chart(
         title=title,
-        line=" ".join(_line(run) for run in runs),
-        area=" ".join(_area(run) for run in runs if len(run) > 1),
+        line=" ".join(_draw_line(run) for run in runs),
+        area=" ".join(_draw_area(run) for run in runs if len(run) > 1),
         lowest=lowest,
         highest=highest,
         newest=newest,
@@ -73,15 +73,15 @@ def build_chart(
 
 def get_samples(points: Sequence[Json], name: str) -> Sequence[Sample]:
     """Return the samples of one figure of a history."""
-    return [Sample(point["at"], _number(point, name)) for point in points]
+    return [Sample(point["at"], _read_number(point, name)) for point in points]
 
 
-def _number(point: Mapping[str, object], name: str) -> float | None:
+def _read_number(point: Mapping[str, object], name: str) -> float | None:
     value = point.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _runs(samples: Sequence[Sample], *, gap_s: float) -> Sequence[Sequence[tuple[float, float]]]:
+def _split_runs(samples: Sequence[Sample], *, gap_s: float) -> Sequence[Sequence[tuple[float, float]]]:
     """Return the stretches without a gap, of times and values."""
     runs: list[list[tuple[float, float]]] = []
     before_s: float | None = None
@@ -96,7 +96,7 @@ def _runs(samples: Sequence[Sample], *, gap_s: float) -> Sequence[Sequence[tuple
     return runs
 
 
-def _x(at_s: float, begins_s: float, ends_s: float) -> float:
+def _scale_time(at_s: float, begins_s: float, ends_s: float) -> float:
     """Return the place of a time. A single one stands at the right edge: it is the newest."""
     return (
         WIDTH - MARGIN
@@ -105,17 +105,17 @@ def _x(at_s: float, begins_s: float, ends_s: float) -> float:
     )
 
 
-def _y(value: float, top: float) -> float:
+def _scale_value(value: float, top: float) -> float:
     share = value / top if top > 0 else 0.0
     return HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * min(max(share, 0.0), 1.0)
 
 
-def _line(run: Sequence[tuple[float, float]]) -> str:
+def _draw_line(run: Sequence[tuple[float, float]]) -> str:
     """Return the path of a line; of one place a dot, which a line with round ends draws at no length."""
     begin, *rest = [f"{x:.1f} {y:.1f}" for x, y in run]
     return f"M{begin}" + ("".join(f"L{place}" for place in rest) or "h0")
 
 
-def _area(run: Sequence[tuple[float, float]]) -> str:
+def _draw_area(run: Sequence[tuple[float, float]]) -> str:
     floor = HEIGHT - MARGIN
-    return f"{_line(run)}L{run[-1][0]:.1f} {floor:.1f}L{run[0][0]:.1f} {floor:.1f}Z"
+    return f"{_draw_line(run)}L{run[-1][0]:.1f} {floor:.1f}L{run[0][0]:.1f} {floor:.1f}Z"

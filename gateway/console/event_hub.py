@@ -43,7 +43,7 @@ class PageView(NamedTuple):
     decides: bool  # the reader may decide on approvals
 
 
-#: Renders an event for pages of a view: frames (`sse_frame`), b"" if it shows nothing there.
+#: Renders an event for pages of a view: frames (`format_sse_frame`), b"" if it shows nothing there.
 Render = Callable[[Json, Api, PageView], Awaitable[bytes]]
 #: Returns whether the session of a visit still holds.
 IsValid = Callable[[Visit], Awaitable[bool]]
@@ -58,7 +58,7 @@ class OpenPage:
         self._waiting: deque[bytes] = deque()
         self._news = asyncio.Event()
 
-    def put(self, frames: bytes) -> None:
+    def add_news(self, frames: bytes) -> None:
         """Add news; too many that wait end the page."""
         if len(self._waiting) >= WAITING_MOST:
             self._waiting.clear()
@@ -66,7 +66,7 @@ class OpenPage:
         self._waiting.append(frames)
         self._news.set()
 
-    async def take(self) -> bytes:
+    async def wait_for_news(self) -> bytes:
         """Wait for news, and return all that are here up to the end; b"" at the end."""
         while not self._waiting:
             self._news.clear()
@@ -92,7 +92,7 @@ class TenantEvents:
         self._pages.add(page)
         if self._task is None or self._task.done():
             self._tried.clear()
-            self._task = asyncio.get_running_loop().create_task(self._follow())
+            self._task = asyncio.get_running_loop().create_task(self._follow_feed())
         try:
             await self._tried.wait()
             yield
@@ -105,9 +105,9 @@ class TenantEvents:
     def end(self) -> None:
         """End all pages: their browsers come back."""
         for page in self._pages:
-            page.put(b"")
+            page.add_news(b"")
 
-    async def _follow(self) -> None:
+    async def _follow_feed(self) -> None:
         while self._pages:
             api = next(iter(self._pages)).api  # of one that is open now: the key of an earlier one may be gone
             try:
@@ -132,7 +132,7 @@ class TenantEvents:
             if frames:
                 for page in self._pages:
                     if page.view == view:
-                        page.put(frames)
+                        page.add_news(frames)
 
 
 class Live:
@@ -146,14 +146,14 @@ class Live:
         self._open: set[OpenPage] = set()
         self._closing = False
 
-    async def news(self, visit: Visit, first: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
+    async def stream_news(self, visit: Visit, first: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
         """Send news of the tenant until the page is left, or its session ends. It begins with the frames of `first`."""
         page = OpenPage(PageView(visit.language, visit.may("approve")), visit.api)
         following = self._following.setdefault(visit.caller.tenant, TenantEvents(self._render))
         self._open.add(page)
         try:
             async with following.subscribe(page):
-                page.put(await first())
+                page.add_news(await first())
                 return await self._write_frames(visit, page)
         finally:
             self._open.discard(page)
@@ -180,7 +180,7 @@ class Live:
             frames = b": open\n\n"
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._keepalive_s):  # `wait_for` costs a task for each page and event
-                    frames = await page.take()
+                    frames = await page.wait_for_news()
             if not frames or not await self._is_valid(visit):
                 break
             await response.write(frames)
@@ -191,20 +191,20 @@ class Live:
         """End all open pages. Idempotent."""
         self._closing = True
         for page in self._open:
-            page.put(b"")
+            page.add_news(b"")
 
 
 async def _relay(frames: AsyncIterator[bytes], page: OpenPage) -> None:
     try:
         async for frame in frames:
-            page.put(frame)
+            page.add_news(frame)
     except (ApiError, aiohttp.ClientError, OSError) as error:
         log.debug("an open page loads its news anew: %s", error)
     finally:
-        page.put(b"")
+        page.add_news(b"")
 
 
-def sse_frame(event: str, html: str) -> bytes:
+def format_sse_frame(event: str, html: str) -> bytes:
     """Return an event of server-sent events with a text of any number of lines (HTML Standard, section 9.2.6)."""
     data = "".join(f"data: {line}\n" for line in html.splitlines() or [""])
     return f"event: {event}\n{data}\n".encode()

@@ -24,15 +24,15 @@ from gateway.console.language import COOKIE as LANGUAGE_COOKIE
 from gateway.console.language import find_language, parse_accept_language
 from gateway.console.pages.link import LinkPage
 from gateway.console.rendering import TemplateRenderer
-from gateway.console.request import CONSOLE, NavigationEntry, Page, Visit, html_answer, link
-from gateway.console.response_headers import is_framed, is_of_another_page, new_nonce
+from gateway.console.request import CONSOLE, NavigationEntry, Page, Visit, build_html_answer, link
+from gateway.console.response_headers import generate_nonce, is_framed, is_of_another_page
 from gateway.console.session import ConsoleSession, Sessions
-from gateway.console.static import static_answer, static_url
+from gateway.console.static import answer_static_file, build_static_url
 from gateway.console.theme import COOKIE as THEME_COOKIE
-from gateway.console.theme import SYSTEM, chosen_theme
-from gateway.console.translation import translator
+from gateway.console.theme import SYSTEM, choose_theme
+from gateway.console.translation import get_translator
 from gateway.contracts.caller import Caller
-from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.contracts.errors import GatewayError, build_not_allowed_error
 from gateway.contracts.storage.store import StoreError
 from gateway.http.error_response import generate_request_id
 
@@ -83,7 +83,7 @@ class Conditions(Protocol):
         """Return whether people open the console by https, so that its cookie may travel by nothing else."""
         ...
 
-    def holder(self, key: str, request: web.Request) -> Holder:
+    def authenticate_key(self, key: str, request: web.Request) -> Holder:
         """Return the holder of the key of this text. Raises GatewayError (401, 403) if the reader may not use it."""
         ...
 
@@ -129,76 +129,78 @@ class Console:
             Page("POST", "/language", self._set_language),
             Page("POST", "/theme", self._set_theme),
         )
-        self._pages = [(_pattern(page.path), page) for page in (*pages, *own)]
+        self._pages = [(_compile_pattern(page.path), page) for page in (*pages, *own)]
 
     @property
     def pages(self) -> Sequence[Page]:
         """Return all pages that need a session."""
         return [page for _, page in self._pages]
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer_request(self, request: web.Request) -> web.StreamResponse:
         """Return the answer to any request below `/console`."""
         path = request.rel_url.raw_path.removeprefix(CONSOLE)
         if path.startswith(STATIC):
-            found = static_answer(path.removeprefix(STATIC)) if request.method in ("GET", "HEAD") else None
-            return found or self.refusal(request, 404, "not_found", "There is no such file.")
+            found = answer_static_file(path.removeprefix(STATIC)) if request.method in ("GET", "HEAD") else None
+            return found or self.build_refusal_page(request, 404, "not_found", "There is no such file.")
         if is_framed(request):
-            return self.refusal(
+            return self.build_refusal_page(
                 request, 403, "framed", "The console is not shown inside other pages: open it by itself."
             )
         if is_of_another_page(request):
             text = "The console takes no requests of other pages: open it by itself."
-            return self.refusal(request, 403, "origin_not_allowed", text)
+            return self.build_refusal_page(request, 403, "origin_not_allowed", text)
         try:
             return await self._dispatch(request, path)
         except ApiError as error:
-            return self.refusal(request, error.status, error.code, error.message)
+            return self.build_refusal_page(request, error.status, error.code, error.message)
         except GatewayError as error:
-            refusal = self.refusal(request, error.facts.status, error.code, error.message)
+            refusal = self.build_refusal_page(request, error.facts.status, error.code, error.message)
             refusal.headers.update(error.fields)
             return refusal
         except StoreError as error:
             log.error("the store failed: %s", error)
             text = "The gateway's store failed, so nothing was done: its log has the reason."
-            return self.refusal(request, 503, "store_full", text)
+            return self.build_refusal_page(request, 503, "store_full", text)
         except web.HTTPRequestEntityTooLarge:
-            return self.refusal(request, 413, "request_too_large", "The form is too large: shorten what you entered.")
+            return self.build_refusal_page(
+                request, 413, "request_too_large", "The form is too large: shorten what you entered."
+            )
         except ConnectionResetError:
             raise  # the browser left
         except Exception:
             request_id = generate_request_id()
             log.exception("a page of the console failed, request id %s", request_id)
             text = "The page failed: look for this request id in the gateway's log: {0}."
-            return self.refusal(request, 500, "internal_error", text, request_id)
+            return self.build_refusal_page(request, 500, "internal_error", text, request_id)
 
     async def _dispatch(self, request: web.Request, path: str) -> web.StreamResponse:
         method = "GET" if request.method == "HEAD" else request.method
         if path == LINK:
             form = await _read_form(request) if method == "POST" else {}
-            return await self._links.answer(request, method, form, language=get_language(request))
+            return await self._links.answer_request(request, method, form, language=get_language(request))
         if path == SIGN_IN and self._conditions.keyless:
             return _redirect(CONSOLE)
         if path == SIGN_IN and method in ("GET", "POST"):
             return await (self._render_login(request) if method == "GET" else self._begin_session(request))
         # The whole form first: a key may go while it arrives.
         form = await _read_form(request) if method == "POST" else {}
-        session, holder, begun = await self._session(request)
+        session, holder, begun = await self._find_session(request)
         if session is None or holder is None:
-            return self._redirect_to_login(request, path) if method == "GET" else self._signed_out(request)
+            return self._redirect_to_login(request, path) if method == "GET" else self._build_signed_out_answer(request)
         found = self._match_pages(path)
         if not found:
-            return self.refusal(request, 404, "unknown_route", "There is no such page.")
+            return self.build_refusal_page(request, 404, "unknown_route", "There is no such page.")
         if method not in found:
             methods = {*found, "HEAD"} if "GET" in found else found.keys()
-            raise not_allowed("This page does not support the method.", methods)
+            raise build_not_allowed_error("This page does not support the method.", methods)
         page, match = found[method]
-        visit = self._visit(request, session, holder, match, form)
+        visit = self._build_visit(request, session, holder, match, form)
         if method != "GET" and not self._sessions.accepts(session, visit.form.get(TOKEN, "")):
             text = "The form is not of this session, so nothing was done: load its page again."
-            return self.refusal(request, 403, "form_not_valid", text)
+            return self.build_refusal_page(request, 403, "form_not_valid", text)
         if not visit.may(*page.scopes):
             text = "Your key may not open this page: it needs one of these scopes: {0}."
-            return self.refusal(request, 403, "scope_missing", text, ", ".join(page.scopes))
+            return self.build_refusal_page(request, 403, "scope_missing", text, ", ".join(page.scopes))
         answer = await page.handler(visit)
         if begun and not answer.prepared:
             self._set_cookie(answer, session)
@@ -209,19 +211,21 @@ class Console:
     async def _render_login(
         self, request: web.Request, *, status: int = 200, problem: str | None = None
     ) -> web.Response:
-        language, nonce = get_language(request), new_nonce()
+        language, nonce = get_language(request), generate_nonce()
         back = request.query.get("back", "")
-        values = {"back": _back(back), "problem": problem, **_bare(request, nonce)}
-        text = self._rendering.render("sign_in.html", language, {"title": translator(language)("Sign in"), **values})
-        return html_answer(text, nonce, status=status)
+        values = {"back": _read_return_address(back), "problem": problem, **_build_bare_frame(request, nonce)}
+        text = self._rendering.render(
+            "sign_in.html", language, {"title": get_translator(language)("Sign in"), **values}
+        )
+        return build_html_answer(text, nonce, status=status)
 
     async def _begin_session(self, request: web.Request) -> web.StreamResponse:
         """Begin a session of the key that a person entered."""
         form = await _read_form(request)
         key = next(iter(form.get("key", ())), "").strip()
-        translate = translator(get_language(request))
+        translate = get_translator(get_language(request))
         try:
-            holder = self._conditions.holder(key, request)
+            holder = self._conditions.authenticate_key(key, request)
         except GatewayError as error:
             self._conditions.record_refusal(error, request)
             text = REFUSALS.get(error.code, "This is no gateway key: check it.")
@@ -229,7 +233,7 @@ class Console:
         if holder.caller.scopes.isdisjoint(SCOPES):
             text = "This key opens no page here: it needs one of these scopes: {0}."
             return await self._render_login(request, status=403, problem=translate(text, ", ".join(SCOPES)))
-        answer = _redirect(CONSOLE + _back(request.query.get("back", "")))
+        answer = _redirect(CONSOLE + _read_return_address(request.query.get("back", "")))
         self._set_cookie(answer, self._sessions.begin(holder.caller.name, holder.fingerprint))
         return answer
 
@@ -247,34 +251,34 @@ class Console:
         language = find_language(visit.form.get("language"))
         if language is None:
             raise GatewayError("invalid_field", "The console does not have this language: choose another one.")
-        answer = _redirect(CONSOLE + _back(visit.form.get("back", "")))
+        answer = _redirect(CONSOLE + _read_return_address(visit.form.get("back", "")))
         answer.set_cookie(LANGUAGE_COOKIE, language, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
         return answer
 
     async def _set_theme(self, visit: Visit) -> web.Response:
         """Store the reader's choice of colours in a cookie. The system's colours need no cookie."""
         name = visit.form.get("theme")
-        theme = chosen_theme(name)
+        theme = choose_theme(name)
         if theme is None and name != SYSTEM:
             raise GatewayError("invalid_field", "The console does not have this theme: choose another one.")
-        answer = _redirect(CONSOLE + _back(visit.form.get("back", "")))
+        answer = _redirect(CONSOLE + _read_return_address(visit.form.get("back", "")))
         if theme is None:
             answer.del_cookie(THEME_COOKIE, path=CONSOLE, samesite="Lax", httponly=True)
         else:
             answer.set_cookie(THEME_COOKIE, theme, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
         return answer
 
-    async def _session(self, request: web.Request) -> tuple[ConsoleSession | None, Holder | None, bool]:
+    async def _find_session(self, request: web.Request) -> tuple[ConsoleSession | None, Holder | None, bool]:
         """Return the session of a request with the holder of its key, or None; and whether it begins with it."""
         conditions = self._conditions
         session = self._sessions.read(request.cookies.get(self.cookie_name, ""))
-        if session is not None and (holder := await self._holder(session, request)) is not None:
+        if session is not None and (holder := await self._find_session_holder(session, request)) is not None:
             return session, holder, False
         if conditions.keyless and (holder := conditions.find_holder("", None, request)) is not None:
             return self._sessions.begin("", holder.fingerprint), holder, True
         return None, None, False
 
-    async def _holder(self, session: ConsoleSession, request: web.Request) -> Holder | None:
+    async def _find_session_holder(self, session: ConsoleSession, request: web.Request) -> Holder | None:
         """Return the holder of a session's key, if it is the same as then, and its person has not signed out."""
         if not self._sessions.is_current(session) or await self._conditions.has_session_ended(session.id):
             return None
@@ -286,10 +290,10 @@ class Console:
 
         A page that ends comes back as one of the key as it is now.
         """
-        holder = await self._holder(visit.session, visit.request)
+        holder = await self._find_session_holder(visit.session, visit.request)
         return holder is not None and holder.caller == visit.caller
 
-    def _visit(
+    def _build_visit(
         self,
         request: web.Request,
         session: ConsoleSession,
@@ -301,11 +305,11 @@ class Console:
             request=request,
             caller=holder.caller,
             session=session,
-            token=self._sessions.form_token(session),
+            token=self._sessions.build_form_token(session),
             keyless=self._conditions.keyless,
             api=self._client.build_api(holder.token),
             language=get_language(request),
-            nonce=new_nonce(),
+            nonce=generate_nonce(),
             rendering=self._rendering,
             match=match,
             entries=self._entries,
@@ -325,20 +329,24 @@ class Console:
     def _redirect_to_login(self, request: web.Request, path: str) -> web.Response:
         """Return the way to the sign-in, which leads back to the page."""
         if "HX-Request" in request.headers or "text/event-stream" in request.headers.get("Accept", ""):
-            return self._signed_out(request)
-        back = _back(request.rel_url.raw_path_qs.removeprefix(CONSOLE)) if path else ""
+            return self._build_signed_out_answer(request)
+        back = _read_return_address(request.rel_url.raw_path_qs.removeprefix(CONSOLE)) if path else ""
         return _redirect(link("sign-in", back=back or None))
 
-    def _signed_out(self, request: web.Request) -> web.Response:
-        return self.refusal(request, 401, "signed_out", "You are not signed in, or no longer: sign in again.")
+    def _build_signed_out_answer(self, request: web.Request) -> web.Response:
+        return self.build_refusal_page(
+            request, 401, "signed_out", "You are not signed in, or no longer: sign in again."
+        )
 
-    def refusal(self, request: web.Request, status: int, code: str, text: str, *values: object) -> web.Response:
+    def build_refusal_page(
+        self, request: web.Request, status: int, code: str, text: str, *values: object
+    ) -> web.Response:
         """Return a page that names what is wrong. `text` is translated."""
-        language, nonce = get_language(request), new_nonce()
-        translate = translator(language)
+        language, nonce = get_language(request), generate_nonce()
+        translate = get_translator(language)
         facts = {"code": code, "text": translate(text, *values), "title": translate("Not possible"), "status": status}
-        rendered = self._rendering.render("refusal.html", language, {**facts, **_bare(request, nonce)})
-        return html_answer(rendered, nonce, status=status)
+        rendered = self._rendering.render("refusal.html", language, {**facts, **_build_bare_frame(request, nonce)})
+        return build_html_answer(rendered, nonce, status=status)
 
     @property
     def cookie_name(self) -> str:
@@ -348,7 +356,7 @@ class Console:
     def _set_cookie(self, answer: web.StreamResponse, session: ConsoleSession) -> None:
         answer.set_cookie(
             self.cookie_name,
-            self._sessions.cookie(session),
+            self._sessions.build_cookie(session),
             path=CONSOLE,
             httponly=True,
             samesite="Lax",
@@ -356,7 +364,7 @@ class Console:
         )
 
 
-def _back(text: str) -> str:
+def _read_return_address(text: str) -> str:
     """Return the address below the console that a sign-in leads back to; "" for any other."""
     return text if _BACK.fullmatch(text) and not _UPWARD.search(text) else ""
 
@@ -365,10 +373,10 @@ def _redirect(place: str) -> web.Response:
     return web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
 
 
-def _bare(request: web.Request, nonce: str) -> Mapping[str, object]:
+def _build_bare_frame(request: web.Request, nonce: str) -> Mapping[str, object]:
     """Return what the frame of a page needs that no session is needed for."""
-    theme = chosen_theme(request.cookies.get(THEME_COOKIE))
-    return {"nonce": nonce, "static": static_url, "console": CONSOLE, "theme": theme}
+    theme = choose_theme(request.cookies.get(THEME_COOKIE))
+    return {"nonce": nonce, "static": build_static_url, "console": CONSOLE, "theme": theme}
 
 
 def get_language(request: web.Request) -> Language:
@@ -396,5 +404,5 @@ async def _read_form(request: web.Request) -> Mapping[str, Sequence[str]]:
     return {name: [value for value in fields.getall(name) if isinstance(value, str)] for name in fields}
 
 
-def _pattern(path: str) -> "re.Pattern[str]":
+def _compile_pattern(path: str) -> "re.Pattern[str]":
     return re.compile(_VARIABLE.sub(r"(?P<\1>[^/]+)", re.escape(path)))

@@ -13,8 +13,13 @@ from markupsafe import Markup
 from gateway.approvals.escaping import NAME_CHARS, Language, escape_line, format_shown_name
 from gateway.approvals.texts import convert_to_utc
 from gateway.approvals.view import get_waiting_arguments
-from gateway.console.translation import rule_sentence, translated_reason, translator
-from gateway.console.visible_text import exact_arguments, exact_json, exact_text, exact_value
+from gateway.console.translation import find_rule_sentence, get_translator, translate_reason
+from gateway.console.visible_text import (
+    render_exact_arguments,
+    render_exact_json,
+    render_exact_text,
+    render_exact_value,
+)
 from gateway.features.registry import FOLDER as FEATURES
 from gateway.features.registry import list_features
 
@@ -53,21 +58,21 @@ class TemplateRenderer:
             auto_reload=False,
         )
         self._environment.filters.update(
-            at=shown_time,
-            day=shown_day,
-            amount=shown_amount,
-            seconds=shown_seconds,
-            shown=shown_line,
+            at=format_time,
+            day=format_day,
+            amount=format_amount,
+            seconds=format_seconds,
+            shown=format_line,
             tool=format_shown_name,
-            exact=exact_text,
-            value=exact_value,
-            pretty=pretty_json,
-            editable=exact_json,
+            exact=render_exact_text,
+            value=render_exact_value,
+            pretty=format_json,
+            editable=render_exact_json,
             waiting=get_waiting_arguments,
-            reason=translated_reason,
-            rule_sentence=rule_sentence,
+            reason=translate_reason,
+            rule_sentence=find_rule_sentence,
         )
-        self._environment.globals.update(exact_arguments=exact_arguments)
+        self._environment.globals.update(exact_arguments=render_exact_arguments)
 
     def compile(self) -> None:
         """Compile every template now, so that no request waits for it."""
@@ -78,7 +83,7 @@ class TemplateRenderer:
         """Return the text of a template. Leave no cycles: their collection held the event loop for 70 ms."""
         page = self._environment.get_template(template)
         try:
-            return page.render(t=translator(language), language=language, **values)
+            return page.render(t=get_translator(language), language=language, **values)
         finally:
             for context in self._environment.contexts:
                 context.vars.clear()
@@ -91,30 +96,30 @@ def build_loader(folder: Path) -> BaseLoader:
     return ChoiceLoader([FileSystemLoader(one) for one in folders])
 
 
-def shown_time(time_s: float | None) -> Markup:
+def format_time(time_s: float | None) -> Markup:
     """Return a Unix time as HTML: in UTC, which a script of the page replaces by the reader's zone."""
     if time_s is None:
         return Markup("")
     at = convert_to_utc(time_s)
     exact = f"{at:%Y-%m-%dT%H:%M:%S.}{at.microsecond // 1000:03}Z"
-    return Markup(f'<time datetime="{exact}">{_text(at)}</time>')  # noqa: S704 - digits and dashes only
+    return Markup(f'<time datetime="{exact}">{_format_text(at)}</time>')  # noqa: S704 - digits and dashes only
 
 
-def shown_day(time_s: float) -> str:
+def format_day(time_s: float) -> str:
     """Return a Unix time as the value of an `<input type="datetime-local">` in UTC."""
     return f"{convert_to_utc(time_s):%Y-%m-%dT%H:%M}"
 
 
-def _text(at: datetime) -> str:
+def _format_text(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def shown_amount(number: float | None) -> str:
+def format_amount(number: float | None) -> str:
     """Return a count with thin groups of three digits; a dash for none."""
     return "–" if number is None else f"{number:,.0f}".replace(",", "\u202f")
 
 
-def shown_seconds(duration_s: float | None) -> str:
+def format_seconds(duration_s: float | None) -> str:
     """Return a duration in the unit that fits it: 0.0123 is `12 ms`, 75 is `75 s`, 7200 is `2.0 h`."""
     if duration_s is None:
         return "–"
@@ -124,11 +129,11 @@ def shown_seconds(duration_s: float | None) -> str:
     return f"{duration_s / 60:.0f} min" if duration_s < 7200 else f"{duration_s / 3600:.1f} h"
 
 
-def shown_line(text: object, limit: int = NAME_CHARS) -> str:
+def format_line(text: object, limit: int = NAME_CHARS) -> str:
     """Return an untrusted text on one line, with invisible characters written out."""
     return escape_line(str(text), limit)
 
 
-def pretty_json(value: object) -> str:
+def format_json(value: object) -> str:
     """Return JSON with indentation."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

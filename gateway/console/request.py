@@ -10,12 +10,12 @@ from aiohttp import web
 from gateway.approvals.escaping import Language
 from gateway.console.api_client import Api
 from gateway.console.rendering import TemplateRenderer
-from gateway.console.response_headers import page_headers
+from gateway.console.response_headers import build_page_headers
 from gateway.console.session import ConsoleSession
-from gateway.console.static import static_url
+from gateway.console.static import build_static_url
 from gateway.console.theme import COOKIE as THEME_COOKIE
-from gateway.console.theme import chosen_theme
-from gateway.console.translation import Translate, translator
+from gateway.console.theme import choose_theme
+from gateway.console.translation import Translate, get_translator
 from gateway.contracts.caller import Caller
 
 CONSOLE: Final = "/console"
@@ -102,7 +102,7 @@ class Visit:
     @property
     def t(self) -> Translate:
         """Return the translation into the reader's language."""
-        return translator(self.language)
+        return get_translator(self.language)
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -113,25 +113,25 @@ class Visit:
         """Return whether the reader's key has one of the scopes."""
         return not self.caller.scopes.isdisjoint(scopes)
 
-    async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> web.Response:
+    async def render_page(self, template: str, *, title: str, status: int = 200, **values: Any) -> web.Response:
         """Return a page. `title` is translated; `values` fill the template."""
         pending = None
         if self.may(*VIEWING):
             pending = (await self.api.get("context", "summary"))["pending"]
-        return self.answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
+        return self.render_answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
 
-    async def page_in_parts(self, template: str, *, part: str, title: str, **values: Any) -> web.Response:
+    async def render_page_in_parts(self, template: str, *, part: str, title: str, **values: Any) -> web.Response:
         """Return a page, or only the part of it that an open page reloads regularly."""
         values["live"] = self.query.get("live") != "off"
         if "HX-Request" in self.request.headers:
-            return self.answer(part, **values)
-        return await self.page(template, title=title, **values)
+            return self.render_answer(part, **values)
+        return await self.render_page(template, title=title, **values)
 
-    async def table(self, *path: str, file: str, **query: str | int | None) -> web.StreamResponse:
+    async def stream_table(self, *path: str, file: str, **query: str | int | None) -> web.StreamResponse:
         """Pass on a table of the API as it arrives, for a spreadsheet: `file` is the name that it is kept by."""
         async with self.api.stream_get(*path, format="csv", **query) as rows:
             kept = {"Content-Disposition": f'attachment; filename="{file}"'}
-            answer = web.StreamResponse(headers={**page_headers(self.nonce), **kept})
+            answer = web.StreamResponse(headers={**build_page_headers(self.nonce), **kept})
             answer.content_type, answer.charset = "text/csv", "utf-8"
             await answer.prepare(self.request)
             if self.request.method != "HEAD":
@@ -140,41 +140,41 @@ class Visit:
             await answer.write_eof()
         return answer
 
-    def answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
+    def render_answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
         """Return a page, or a part of one, that needs nothing of the API."""
-        return html_answer(self.render(template, **values), self.nonce, status=status)
+        return build_html_answer(self.render(template, **values), self.nonce, status=status)
 
     def render(self, template: str, **values: Any) -> str:
         """Return the text of a template, with what every page has."""
-        return self.rendering.render(template, self.language, {**self._common(), **values})
+        return self.rendering.render(template, self.language, {**self._build_common_values(), **values})
 
-    def _done(self) -> str | None:
+    def _format_done(self) -> str | None:
         """Return the page's text about a finished action. The address supplies only a known word and a number."""
         word, count = self.query.get("done", ""), self.query.get("count", "")
         return self.t(DONE[word], count if count.isascii() and count.isdigit() else "?") if word in DONE else None
 
-    def _common(self) -> Mapping[str, Any]:
+    def _build_common_values(self) -> Mapping[str, Any]:
         return {
             "caller": self.caller,
             "console": CONSOLE,
-            "done": self._done(),
+            "done": self._format_done(),
             "entries": [entry for entry in self.entries if self.may(*entry.scopes)],
             "keyless": self.keyless,
             "may": self.may,
             "nonce": self.nonce,
             "path": self.request.path.removeprefix(CONSOLE),
             "query": self.query,
-            "static": static_url,
-            "theme": chosen_theme(self.request.cookies.get(THEME_COOKIE)),
+            "static": build_static_url,
+            "theme": choose_theme(self.request.cookies.get(THEME_COOKIE)),
             "token": self.token,
             "link": link,
         }
 
 
-def html_answer(text: str, nonce: str, *, status: int = 200) -> web.Response:
+def build_html_answer(text: str, nonce: str, *, status: int = 200) -> web.Response:
     """Return an HTML answer with the header fields of every page."""
     return web.Response(
-        text=text, status=status, content_type="text/html", charset="utf-8", headers=page_headers(nonce)
+        text=text, status=status, content_type="text/html", charset="utf-8", headers=build_page_headers(nonce)
     )
 
 

@@ -13,12 +13,12 @@ from aiohttp import web
 FRAMES = frozenset(("iframe", "frame", "embed", "object", "fencedframe"))
 
 
-def new_nonce() -> str:
+def generate_nonce() -> str:
     """Return a nonce for one answer."""
     return secrets.token_urlsafe(16)
 
 
-def page_headers(nonce: str) -> Mapping[str, str]:
+def build_page_headers(nonce: str) -> Mapping[str, str]:
     """Return the header fields of a page whose script and style elements carry `nonce`."""
     return {
         "Content-Security-Policy": "; ".join(

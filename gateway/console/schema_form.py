@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from gateway.approvals.escaping import escape_line
 from gateway.console.translation import Translate
-from gateway.console.visible_text import exact_json
+from gateway.console.visible_text import render_exact_json
 from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json
 
@@ -58,7 +58,7 @@ class FormError(ValueError):
         self.name = name
         self._text, self._values = text, values
 
-    def problem(self, t: Translate) -> str:
+    def format_problem(self, t: Translate) -> str:
         """Return the error in the reader's language."""
         return t(self._text, *self._values)
 
@@ -72,7 +72,7 @@ def build_fields(schema: Json | None, values: Mapping[str, Any], *, defaults: bo
     required = (schema or {}).get("required") or ()
     names = [*properties, *(name for name in values if name not in properties)]
     return [
-        _field(name, properties.get(name), values, required=name in required, defaults=defaults)
+        _build_field(name, properties.get(name), values, required=name in required, defaults=defaults)
         for name in names
         if isinstance(name, str)
     ]
@@ -90,7 +90,7 @@ def parse_values(fields: Sequence[FormField], form: Mapping[str, str]) -> Json:
             raise FormError(one.name, "the form lacks this field: load its page again")
         if text is None or (text == "" and _may_be_left_out(one)):
             continue
-        values[one.name] = _value(one, text)
+        values[one.name] = _read_value(one, text)
     return values
 
 
@@ -101,7 +101,7 @@ def _may_be_left_out(one: FormField) -> bool:
     return not one.present if "" in one.choices else not (one.present and one.required)
 
 
-def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> FormField:
+def _build_field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> FormField:
     facts: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
     present = name in values
     value = values.get(name, facts.get("default") if defaults else None)
@@ -111,13 +111,13 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
         name=name,
         control="json",
         kind=str(kind),
-        text=exact_json(value) if is_there else "",
+        text=render_exact_json(value) if is_there else "",
         required=required,
         present=present,
         description=str(facts.get("description") or ""),
     )
     options = facts.get("enum") if isinstance(facts.get("enum"), list) else [True, False] if kind == "boolean" else None
-    texts = [option if isinstance(option, str) else exact_json(option) for option in options or ()]
+    texts = [option if isinstance(option, str) else render_exact_json(option) for option in options or ()]
     can_choose = len(set(texts)) == len(texts) and not any("\n" in text or not _survives_form(text) for text in texts)
     if options and can_choose and (not is_there or any(_is_same_json(value, option) for option in options)):
         at = next((texts[i] for i, option in enumerate(options) if is_there and _is_same_json(value, option)), "")
@@ -142,10 +142,10 @@ def _is_number(value: object) -> bool:
 
 def _is_same_json(left: object, right: object) -> bool:
     """Return whether two values are the same JSON: neither true nor 1.0 is 1, at any depth."""
-    return exact_json(left) == exact_json(right)
+    return render_exact_json(left) == render_exact_json(right)
 
 
-def _value(one: FormField, text: str) -> Any:
+def _read_value(one: FormField, text: str) -> Any:
     """Return the value of one field. Raises FieldError."""
     if one.control in ("line", "text"):
         return text.replace("\r\n", "\n")  # as every browser sends line ends (HTML, "normalize newlines")
@@ -153,7 +153,7 @@ def _value(one: FormField, text: str) -> Any:
         if text not in one.choices:
             raise FormError(one.name, "choose one of the options")
         return one.values[one.choices.index(text)]
-    value = _json(one.name, text)
+    value = _parse_json(one.name, text)
     if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and value != int(value))):
         raise FormError(one.name, "send a number of the type {0}", one.kind)
     return value
@@ -161,13 +161,13 @@ def _value(one: FormField, text: str) -> Any:
 
 def parse_object(name: str, text: str) -> Json:
     """Return the JSON object that a field holds. Raises FieldError."""
-    value = _json(name, text)
+    value = _parse_json(name, text)
     if not isinstance(value, dict):
         raise FormError(name, "this is not a JSON object")
     return value
 
 
-def _json(name: str, text: str) -> Any:
+def _parse_json(name: str, text: str) -> Any:
     try:
         return strict_json.loads(text)
     except strict_json.StrictJsonError as error:

@@ -48,7 +48,7 @@ class Sessions:
         session_id, ends_s = secrets.token_urlsafe(18), now_s + self._lifetime_s()
         return ConsoleSession(id=session_id, key=key, fingerprint=fingerprint, begun_s=now_s, ends_s=ends_s)
 
-    def cookie(self, session: ConsoleSession) -> str:
+    def build_cookie(self, session: ConsoleSession) -> str:
         """Return the value of the session's cookie."""
         facts = [session.id, session.key, session.fingerprint, session.begun_s, session.ends_s]
         return str(self._signer.dumps(facts))
@@ -79,10 +79,10 @@ class Sessions:
         """Return whether the session's time is not over: a shorter lifetime holds for it too, a longer one does not."""
         return session.begun_s <= self._now_s() < min(session.ends_s, session.begun_s + self._lifetime_s())
 
-    def form_token(self, session: ConsoleSession) -> str:
+    def build_form_token(self, session: ConsoleSession) -> str:
         """Return the token that the forms of the session carry."""
         return hmac.new(self._secret, f"form {session.id}".encode(), hashlib.sha256).hexdigest()
 
     def accepts(self, session: ConsoleSession, token: str) -> bool:
         """Return whether this is the token of the session's forms, in constant time."""
-        return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "surrogatepass"))
+        return hmac.compare_digest(self.build_form_token(session).encode(), token.encode("utf-8", "surrogatepass"))

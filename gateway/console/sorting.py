@@ -8,7 +8,7 @@ RowT = TypeVar("RowT")
 Key: TypeAlias = Callable[[Any], Any]
 
 
-def sorted_rows(rows: Sequence[RowT], wanted: str | None, keys: Mapping[str, Key]) -> Sequence[RowT]:
+def sort_rows(rows: Sequence[RowT], wanted: str | None, keys: Mapping[str, Key]) -> Sequence[RowT]:
     """Return the rows in the order that the query wants; as they are if it names none of `keys`.
 
     Rows that have nothing to sort by stand last, in either order.

@@ -28,12 +28,12 @@ def load_content(name: str) -> bytes:
 
 
 @cache
-def static_url(name: str) -> str:
+def build_static_url(name: str) -> str:
     """Return the address of a file. It changes with the content, so that a browser may store it for ever."""
     return f"{PREFIX}{name}?v={hashlib.sha256(load_content(name)).hexdigest()[:16]}"
 
 
-def static_answer(name: str) -> web.Response | None:
+def answer_static_file(name: str) -> web.Response | None:
     """Return the answer with a file, or None if it does not exist."""
     if name not in TYPES:
         return None

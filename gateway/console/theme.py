@@ -10,6 +10,6 @@ SYSTEM: Final = "system"
 THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
 
 
-def chosen_theme(text: str | None) -> Theme | None:
+def choose_theme(text: str | None) -> Theme | None:
     """Return the theme that a cookie or a form names, or None."""
     return next((theme for theme in THEMES if theme == text), None)

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 import orjson
 from markupsafe import Markup
 
-from gateway.console.charts import Lane, OverTime, TimeSpan, over_time
-from gateway.console.visible_text import exact_text
-from gateway.contracts.canonical_json import canonical
+from gateway.console.charts import Lane, OverTime, TimeSpan, draw_timeline
+from gateway.console.visible_text import render_exact_text
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.journal import ENDED
 from gateway.contracts.storage.store import Json
 
@@ -77,12 +77,12 @@ class Timeline:
     steps: int
 
 
-def excerpt(text: str, *, lines: int = LINES, chars: int = CHARS) -> HtmlExcerpt:
+def cut_excerpt(text: str, *, lines: int = LINES, chars: int = CHARS) -> HtmlExcerpt:
     """Return at most so many lines and characters of a text."""
     head = "\n".join(text[:chars].split("\n", lines)[:lines])
     count = text.count("\n") + 1
     return HtmlExcerpt(
-        body=exact_text(head),
+        body=render_exact_text(head),
         whole=len(head) == len(text),
         shown=head.count("\n") + 1,
         lines=count,
@@ -102,7 +102,7 @@ def get_begin_s(run: Json) -> float:
     return min(begins)
 
 
-def lasted_s(run: Mapping[str, Any], begin_s: float, *, now_s: float) -> float:
+def measure_duration_s(run: Mapping[str, Any], begin_s: float, *, now_s: float) -> float:
     """Return how long a run took, or has taken so far."""
     end_s: float = run["updated_at"] if run["state"] in ENDED else now_s
     return max(end_s - begin_s, 0.0)
@@ -123,13 +123,13 @@ def build_timeline(run: Json, *, first: int | None, now_s: float) -> Timeline:
     )
     models = [call for call in run["model_calls"] if rounds[0] <= call["round"] < rounds[1]][-STEPS * 2 :]
     approvals = {approval["id"]: approval for approval in run["approvals"]}
-    entries = [*map(_model_entry, models), *_tool_entries(chosen, approvals, now_s=now_s)]
+    entries = [*map(_build_model_entry, models), *_iterate_tool_entries(chosen, approvals, now_s=now_s)]
     entries.sort(
         key=lambda entry: (entry.round, entry.kind == "tool", 0 if entry.step is None else entry.step["number"])
     )
     return Timeline(
         entries=entries,
-        picture=over_time([_lane(entry, now_s=now_s) for entry in entries]),
+        picture=draw_timeline([_build_lane(entry, now_s=now_s) for entry in entries]),
         start=start,
         earlier=max(start - STEPS, 0) if start else None,
         later=end if end < len(steps) else None,
@@ -137,23 +137,25 @@ def build_timeline(run: Json, *, first: int | None, now_s: float) -> Timeline:
     )
 
 
-def _model_entry(call: Json) -> TimelineEntry:
+def _build_model_entry(call: Json) -> TimelineEntry:
     return TimelineEntry(kind="model", round=call["round"], at_s=call["started_at"], model=call, ran_s=call["spent_s"])
 
 
-def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float) -> Iterator[TimelineEntry]:
+def _iterate_tool_entries(
+    steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float
+) -> Iterator[TimelineEntry]:
     left, lines_left, arguments_left = ALL_CHARS, ALL_LINES, ALL_ARGUMENTS_CHARS
     for step in steps:
         approval = approvals.get(step["approval_id"] or "")
         result = None
         if step["result"] is not None:
             most = max(min(LINES, lines_left), LEAST_LINES)
-            result = excerpt(step["result"], lines=most, chars=max(min(CHARS, left), LEAST_CHARS))
+            result = cut_excerpt(step["result"], lines=most, chars=max(min(CHARS, left), LEAST_CHARS))
             left -= min(CHARS, len(step["result"]))
             lines_left -= result.shown
         edited = None if approval is None else approval["edited_arguments"]
         arguments = step["arguments"] if edited is None else edited
-        arguments_chars = len(canonical(arguments))
+        arguments_chars = len(write_canonical(arguments))
         arguments_left -= min(arguments_chars, ARGUMENTS_CHARS)
         yield TimelineEntry(
             kind="tool",
@@ -163,12 +165,12 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
             approval=approval,
             result=result,
             brief=arguments_chars > ARGUMENTS_CHARS or arguments_left < 0,
-            waited_s=None if approval is None else _waited_until(approval, now_s=now_s) - approval["created_at"],
-            ran_s=None if step["started_at"] is None else _ran_until(step, now_s=now_s) - step["started_at"],
+            waited_s=None if approval is None else _find_wait_end(approval, now_s=now_s) - approval["created_at"],
+            ran_s=None if step["started_at"] is None else _find_run_end(step, now_s=now_s) - step["started_at"],
         )
 
 
-def _lane(entry: TimelineEntry, *, now_s: float) -> Lane:
+def _build_lane(entry: TimelineEntry, *, now_s: float) -> Lane:
     """Return the row of an entry: the waiting and the running of a call beside each other."""
     if entry.step is None:
         assert entry.model is not None  # an entry is one of both
@@ -178,22 +180,22 @@ def _lane(entry: TimelineEntry, *, now_s: float) -> Lane:
     step, approval = entry.step, entry.approval
     spans = []
     if approval is not None:
-        end_s = _waited_until(approval, now_s=now_s)
+        end_s = _find_wait_end(approval, now_s=now_s)
         spans.append(TimeSpan(kind="approval", start_s=approval["created_at"], end_s=end_s))
     if step["started_at"] is not None:
         kind = "bad" if step["state"] in _BAD else "tool"
-        spans.append(TimeSpan(kind=kind, start_s=step["started_at"], end_s=_ran_until(step, now_s=now_s)))
+        spans.append(TimeSpan(kind=kind, start_s=step["started_at"], end_s=_find_run_end(step, now_s=now_s)))
     return Lane(label=step["tool"], number=step["number"], spans=spans)
 
 
-def _waited_until(approval: Json, *, now_s: float) -> float:
+def _find_wait_end(approval: Json, *, now_s: float) -> float:
     """Return when the waiting for a person ended, or the present: at the latest when the approval expires."""
     begun_s: float = approval["created_at"]
     decided_s: float | None = approval["decided_at"]
     return max(begun_s, min(now_s, approval["expires_at"]) if decided_s is None else decided_s)
 
 
-def _ran_until(step: Json, *, now_s: float) -> float:
+def _find_run_end(step: Json, *, now_s: float) -> float:
     """Return when a call ended, or the present; of a call with an unknown outcome no end is known."""
     begun_s: float = step["started_at"]
     if step["finished_at"] is not None:

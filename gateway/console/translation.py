@@ -43,7 +43,7 @@ _LEVELS: Final = (*LEVELS, ", ".join(LEVELS))
 Translate = Callable[..., str]
 
 
-def translator(language: Language) -> Translate:
+def get_translator(language: Language) -> Translate:
     """Return the translation into a language. English is the language of the templates."""
     texts: Mapping[str, str] = CHINESE if language == "zh" else {}
 
@@ -54,15 +54,15 @@ def translator(language: Language) -> Translate:
     return translate
 
 
-def rule_sentence(rule: str | None, language: Language) -> str | None:
+def find_rule_sentence(rule: str | None, language: Language) -> str | None:
     """Return the sentence for a rule of one of our assessors. None: English has none, and other rules have none."""
     return CHINESE.get(rule) if language == "zh" and rule is not None and rule.startswith(_ASSESSORS) else None
 
 
-def translated_reason(reason: str, tool: str, language: Language) -> str:
+def translate_reason(reason: str, tool: str, language: Language) -> str:
     """Return why a call of a tool waits. A reason that is not the gate's own, such as a plugin's, stays as it is."""
     for text in GATE_REASONS:
         for value in (repr(tool), *_LEVELS):
             if reason == text.format(value):
-                return translator(language)(text, value)
+                return get_translator(language)(text, value)
     return reason

@@ -22,13 +22,13 @@ from gateway.approvals.escaping import (
     NAME_CHARS,
     RUN_CHARS,
     Language,
+    describe_omission,
     escape_line,
     format_shown_json,
     format_shown_name,
-    left_out,
-    remarks,
+    iterate_remarks,
 )
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 
 #: So much of one value stands on a page of many, in characters as they are drawn.
 BRIEF_CHARS: Final = 2_000
@@ -96,7 +96,7 @@ class DifferenceLine:
     text: Markup
 
 
-def exact_text(text: str, *, limit: int | None = None) -> Markup:
+def render_exact_text(text: str, *, limit: int | None = None) -> Markup:
     """Return a text as HTML, with a `<span class="line">` for each line.
 
     `limit`: so many characters of it at most, and BRIEF_LINES lines.
@@ -104,14 +104,14 @@ def exact_text(text: str, *, limit: int | None = None) -> Markup:
     lines = text.split("\n") if limit is None else text[:limit].split("\n")[:BRIEF_LINES]
     head = "\n".join(lines)
     rest = escape_line(text[len(head) :], 0) if len(head) < len(text) else ""
-    rows = _plain_rows(head, lines) or _counted_rows(lines)
+    rows = _render_plain_rows(head, lines) or _render_counted_rows(lines)
     spans = [f"{start}{body}</span>" for start, body in rows[:NUMBERED_LINES]]
     if len(rows) > NUMBERED_LINES:
-        spans.append(_span("line many", "\n".join(body for _, body in rows[NUMBERED_LINES:])))
-    return _join_markup([*spans, _span("line rest", _mark_escapes(rest))] if rest else spans)
+        spans.append(_render_span("line many", "\n".join(body for _, body in rows[NUMBERED_LINES:])))
+    return _join_markup([*spans, _render_span("line rest", _mark_escapes(rest))] if rest else spans)
 
 
-def _plain_rows(text: str, lines: Sequence[str]) -> Sequence[Row]:
+def _render_plain_rows(text: str, lines: Sequence[str]) -> Sequence[Row]:
     """Return a text's rows if nothing is written out or counted, as in most, in a fifth of the time; else ()."""
     in_one = text.replace("\n", " ")
     if "\\" in text or escape_line(in_one) != in_one or any(map(eq, lines, lines[RUN_CHARS:])):
@@ -119,11 +119,11 @@ def _plain_rows(text: str, lines: Sequence[str]) -> Sequence[Row]:
     return [(_LINE, line) for line in str(escape(text)).split("\n")]
 
 
-def _counted_rows(lines: Sequence[str]) -> Sequence[Row]:
+def _render_counted_rows(lines: Sequence[str]) -> Sequence[Row]:
     """Return the rows of lines. Lines behind a run of equal ones keep their own numbers."""
     rows: list[Row] = []
     number, counted = 0, False
-    for line, count in _runs(lines):
+    for line, count in _iterate_line_runs(lines):
         body = _mark_escapes(escape_line(line))
         for _ in range(count if count <= RUN_CHARS else 1):
             number += 1
@@ -134,7 +134,7 @@ def _counted_rows(lines: Sequence[str]) -> Sequence[Row]:
     return rows
 
 
-def _runs(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+def _iterate_line_runs(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yield each line with the number of equal ones in a row."""
     return ((line, sum(1 for _ in group)) for line, group in groupby(lines))
 
@@ -144,68 +144,72 @@ def _format_repetition(count: int) -> Markup:
     return Markup(f"<mark>\\{{{count - 1} more lines like this one}}</mark>")  # noqa: S704 - a number
 
 
-def exact_value(value: Any, *, limit: int | None = None) -> Markup:
+def render_exact_value(value: Any, *, limit: int | None = None) -> Markup:
     """Return a JSON value as HTML: a text of several lines as lines, everything else as canonical JSON."""
     if isinstance(value, str) and "\n" in value:
-        return exact_text(value, limit=limit)
-    return _join_markup([_span("line", _mark_escapes(format_shown_json(value, limit)))])
+        return render_exact_text(value, limit=limit)
+    return _join_markup([_render_span("line", _mark_escapes(format_shown_json(value, limit)))])
 
 
-def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False) -> ShownArguments:
+def render_exact_arguments(
+    arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False
+) -> ShownArguments:
     """Return the arguments as HTML; `brief`: the beginning of long ones, and of many the shortest."""
     if not brief:
-        return ShownArguments([_argument(name, arguments[name], None, language) for name in sorted(arguments)], "")
+        return ShownArguments(
+            [_render_argument(name, arguments[name], None, language) for name in sorted(arguments)], ""
+        )
     entries: dict[str, ShownArgument] = {}
     html_chars = 0
-    for name in sorted(arguments, key=lambda name: (len(canonical(arguments[name])), name))[:BRIEF_ARGUMENTS]:
-        entry = _argument(name, arguments[name], _brief_chars(_source(arguments[name])), language)
+    for name in sorted(arguments, key=lambda name: (len(write_canonical(arguments[name])), name))[:BRIEF_ARGUMENTS]:
+        entry = _render_argument(name, arguments[name], _count_brief_chars(_get_source(arguments[name])), language)
         html_chars += entry.html_chars
         if entries and html_chars > BRIEF_HTML_CHARS:
             break
         entries[name] = entry
     rest = {name: value for name, value in arguments.items() if name not in entries}
-    note = left_out(rest, language=language)[2:] if rest else ""
+    note = describe_omission(rest, language=language)[2:] if rest else ""
     is_whole = not rest and not any(len(name) > NAME_CHARS or _is_shortened(value) for name, value in arguments.items())
     return ShownArguments([entries[name] for name in sorted(entries)], note, is_whole)
 
 
 def _is_shortened(value: Any) -> bool:
     """Return whether a card shows only the beginning of a value."""
-    source = _source(value)
-    return len(source) > _brief_chars(source) or source.count("\n") >= BRIEF_LINES
+    source = _get_source(value)
+    return len(source) > _count_brief_chars(source) or source.count("\n") >= BRIEF_LINES
 
 
-def _brief_chars(source: str) -> int:
+def _count_brief_chars(source: str) -> int:
     """Return how many characters of a text a card shows. One that is written out is drawn as up to nine."""
     head = source[:BRIEF_CHARS]
     drawn_chars = len(escape_line(head))
     return len(head) if drawn_chars <= BRIEF_CHARS else len(head) * BRIEF_CHARS // drawn_chars
 
 
-def _source(value: Any) -> str:
-    """Return the text of which `exact_value` shows lines: a string of several, else canonical JSON."""
-    return value if isinstance(value, str) and "\n" in value else canonical(value)
+def _get_source(value: Any) -> str:
+    """Return the text of which `render_exact_value` shows lines: a string of several, else canonical JSON."""
+    return value if isinstance(value, str) and "\n" in value else write_canonical(value)
 
 
-def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:
-    found = remarks(f"{name} {shown_source(value)}", language=language)
+def _render_argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:
+    found = iterate_remarks(f"{name} {get_shown_source(value)}", language=language)
     shown_as = format_shown_name(name, whole=limit is None)
-    return ShownArgument(shown_as, exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
+    return ShownArgument(shown_as, render_exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
 
 
-def shown_source(value: Any) -> str:
+def get_shown_source(value: Any) -> str:
     """Return the text that remarks are about: a string as it is, else canonical JSON."""
     return value if isinstance(value, str) else format_shown_json(value)
 
 
-def exact_json(value: object) -> str:
+def render_exact_json(value: object) -> str:
     """Return a value as indented JSON in which no character can hide: invisible ones are escaped."""
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    return _NOT_ASCII.sub(lambda found: _seen_in_json(found[0]), text)
+    return _NOT_ASCII.sub(lambda found: _escape_character(found[0]), text)
 
 
 @lru_cache(maxsize=4096)
-def _seen_in_json(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Return a character that shows as it is, another one as the escape of JSON."""
     if escape_line(character) == character:
         return character
@@ -213,7 +217,7 @@ def _seen_in_json(character: str) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def exact_difference(before: str | None, after: str) -> Sequence[DifferenceLine]:
+def render_exact_difference(before: str | None, after: str) -> Sequence[DifferenceLine]:
     """Return what changes from one text to the other, with a few unchanged lines around each change.
 
     `before` None: the text is new, and so is each line.
@@ -223,20 +227,20 @@ def exact_difference(before: str | None, after: str) -> Sequence[DifferenceLine]
         return []
     found: list[DifferenceLine] = []
     end = 0
-    for group in _changes(old, new):
+    for group in _group_changes(old, new):
         found += _build_skipped_line(group[0][1] - end)
         for kind, old_from, old_to, new_from, new_to in group:
             if kind == "equal":
-                found += _lines("same", old[old_from:old_to])
+                found += _split_lines("same", old[old_from:old_to])
             else:
-                found += [*_lines("removed", old[old_from:old_to]), *_lines("added", new[new_from:new_to])]
+                found += [*_split_lines("removed", old[old_from:old_to]), *_split_lines("added", new[new_from:new_to])]
         end = group[-1][2]
     found += _build_skipped_line(len(old) - end)
     rest = len(found) - DIFFERENCE_LINES
     return found if rest <= 0 else [*found[:DIFFERENCE_LINES], DifferenceLine("rest", escape(rest))]
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
+def _group_changes(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
     """Return the changes in groups, as `SequenceMatcher.get_grouped_opcodes` does, in a time that is bounded."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
@@ -273,8 +277,8 @@ def _is_comparable(old: Sequence[str], new: Sequence[str]) -> bool:
     return sum(counts[line] for line in old) <= COMPARED_PAIRS
 
 
-def _lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DifferenceLine]:
-    for line, count in _runs(lines):
+def _split_lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DifferenceLine]:
+    for line, count in _iterate_line_runs(lines):
         body = _mark_escapes(escape_line(line))
         yield from [DifferenceLine(kind, body)] * (count if count <= RUN_CHARS else 1)
         if count > RUN_CHARS:
@@ -298,10 +302,10 @@ def _mark_escapes(text: str) -> Markup:
     return _join_markup([*parts, escape(text[end:])])
 
 
-def _span(name: str, body: str) -> str:
+def _render_span(name: str, body: str) -> str:
     return f'<span class="{name}">{body}</span>'
 
 
 def _join_markup(parts: Iterable[str]) -> Markup:
     """Return these parts of HTML as one. A page has thousands: with `Markup.format` each costs ten times as much."""
-    return Markup("".join(parts))  # noqa: S704 - of `escape` and `_span` only
+    return Markup("".join(parts))  # noqa: S704 - of `escape` and `_render_span` only

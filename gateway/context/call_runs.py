@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.auth.keyring import Identity
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.storage.journal import Approval, RunState, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.runs.idempotency_key import fingerprint
+from gateway.runs.idempotency_key import hash_request
 from gateway.runs.live_run import LiveRun
 from gateway.tools.results import clean
 from gateway.workflows.definition import Workflow
@@ -77,7 +77,7 @@ class CallRun:
     tell: Callable[[CallProgress], None] | None = None
     said_s: float | None = None  # of the loop's time: when the store last recorded that this request waits
 
-    def begins(self, step: str, *, number: int, total: int) -> None:
+    def on_step_begun(self, step: str, *, number: int, total: int) -> None:
         self.place = number, total
         self.report_progress(CallProgress(f"Step {number + 1} of {total}: {step}"))
 
@@ -98,12 +98,12 @@ def fingerprint_call(wanted: WantedCall) -> str:
     """Return the hash of caller, end user, tool and arguments, by which equal calls are found."""
     caller = wanted.identity.caller
     named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
-    return fingerprint(
+    return hash_request(
         tenant=caller.tenant,
         caller=caller.name,
         path=f"tool {wanted.tool}",
         steering={name: value for name, value in named.items() if value is not None},
-        content=canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
+        content=write_canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.contracts.errors import GatewayError, contained, is_ending, survivable
+from gateway.contracts.errors import GatewayError, contained, convert_fatal_error, is_ending
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
@@ -115,8 +115,8 @@ def _wrap_stage(link: Link, inner: Handler, *, counters: Counters, clock: Clock)
             if passed is not None:  # no stage owns the reply that it had
                 await passed.release()
             if called or link.on_error == "fail" or not _is_stage_failure(error):
-                raise survivable(error, what)  # noqa: B904  # it names its origin
-            log.error("%s failed and is skipped (on_error: skip)", what, exc_info=survivable(error, what))
+                raise convert_fatal_error(error, what)  # noqa: B904  # it names its origin
+            log.error("%s failed and is skipped (on_error: skip)", what, exc_info=convert_fatal_error(error, what))
             counters.count("stage_skips", stage=link.name)
             return await inner(exchange)
         finally:

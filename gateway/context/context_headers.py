@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.problems import quote_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
@@ -41,7 +41,10 @@ def parse_context_headers(head: RequestHead) -> Mapping[str, str]:
         if not value and name in _FILLED_IN:
             continue
         if not value or len(value) > ID_LIMIT_CHARS or not value.isprintable():
-            text = f"{_title(name)} must have a value of 1 to {ID_LIMIT_CHARS} printable characters; leave it out else."
+            text = (
+                f"{_normalize_title(name)} must have a value of 1 to {ID_LIMIT_CHARS} printable characters; "
+                "leave it out else."
+            )
             raise GatewayError("invalid_header", text, param=_PREFIX + name)
         if value not in _WORDS.get(name, (value,)):
             raise _build_invalid_value_error(name, value)
@@ -88,20 +91,25 @@ def build_unknown_name_error(
     header: str, kind: str, given: str, known: Collection[str], *, code: str = "invalid_header"
 ) -> GatewayError:
     """Return the refusal of a name in the header X-Context-`header`. `known` are the valid names."""
-    return GatewayError(code, format_unknown_name(kind, given, known, place=_title(header)), param=_PREFIX + header)
+    return GatewayError(
+        code, format_unknown_name(kind, given, known, place=_normalize_title(header)), param=_PREFIX + header
+    )
 
 
 def format_unknown_name(kind: str, given: str, known: Collection[str], *, place: str) -> str:
     """Return the text of a refused name at this place of a request. `known` are the valid names."""
     names = sorted(known)
     there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    hint = nearest(given, names) or "."
+    hint = suggest_nearest(given, names) or "."
     return f"There is no {kind} {quote_word(given)} ({place}){hint} There are: {there_are or 'none'}."
 
 
 def _build_unknown_header_error(name: str) -> GatewayError:
-    there_are = ", ".join(map(_title, HEADERS))
-    text = f"There is no header {quote_word(_title(name))}{nearest(name, list(HEADERS)) or '.'} There are: {there_are}."
+    there_are = ", ".join(map(_normalize_title, HEADERS))
+    text = (
+        f"There is no header {quote_word(_normalize_title(name))}{suggest_nearest(name, list(HEADERS)) or '.'} "
+        f"There are: {there_are}."
+    )
     return GatewayError("invalid_header", text, param=_PREFIX + name)
 
 
@@ -111,7 +119,7 @@ def _build_invalid_value_error(name: str, value: str) -> GatewayError:
         text = "X-Context-Mode: this path has no passthrough; send the request to '/v1', or leave the header out."
     else:
         choices = " or ".join(map(repr, _WORDS[name]))
-        text = f"{_title(name)} must be {choices}, not {quote_word(value)}."
+        text = f"{_normalize_title(name)} must be {choices}, not {quote_word(value)}."
     return GatewayError("invalid_header", text, param=_PREFIX + name)
 
 
@@ -123,7 +131,7 @@ def _decode_header(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _title(name: str) -> str:
+def _normalize_title(name: str) -> str:
     return f"X-Context-{name[:ID_LIMIT_CHARS].capitalize()}"
 
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.approvals.chat_replies import REPLY_CHARS, find_named_approvals
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.contracts.check_word import ID, WORD, is_expected_word
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.storage.endorsements import get_check_word, waiting_arguments
+from gateway.contracts.storage.endorsements import get_check_word, get_waiting_arguments
 from gateway.contracts.storage.journal import Approval, Journal
 from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json
@@ -47,7 +47,7 @@ async def is_for_shown_call(approval: Approval, decision: ChatDecision, exchange
         pair = {(approval.id, expected)}
         return _extract_id_word_pairs(answers) == pair and _extract_id_word_pairs(answers[-1:]) == pair
     caller = exchange.caller
-    pending = await store.approvals(
+    pending = await store.list_approvals(
         tenant=caller.tenant, state="pending", conversation=exchange.conversation, limit=_PENDING
     )
     whose = (caller.name, exchange.user)
@@ -84,10 +84,10 @@ def _check_shown(approval: Approval, decision: ChatDecision) -> None:
         shown_calls = shown_calls[-1:] or [ShownCall(approval.id, approval.tool, "")]
     for call in shown_calls:
         try:
-            shown = canonical(strict_json.loads(call.arguments))
+            shown = write_canonical(strict_json.loads(call.arguments))
         except strict_json.StrictJsonError:
             shown = None
-        if (call.tool, shown) != (approval.tool, waiting_arguments(approval)):
+        if (call.tool, shown) != (approval.tool, get_waiting_arguments(approval)):
             raise GatewayError(
                 "approval_stale",
                 f"The call that your request shows for {approval.id} is another one than the one that waits: get "

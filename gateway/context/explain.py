@@ -12,7 +12,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.dialects.chat_request import client_tools, get_whole_text, may_call_tools
+from gateway.dialects.chat_request import get_whole_text, list_client_tools, may_call_tools
 from gateway.model.adaptation.quirks import sort_quirks
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelCandidate
@@ -61,7 +61,7 @@ class Explainer:
         intent = reply.intent if seen is None or seen.intent is None else seen.intent
         body = exchange.body if seen is None else seen.body
         stages = [link.name for link in links]
-        candidates = self.core.candidates(body).filter_allowed(exchange.caller)
+        candidates = self.core.list_candidates(body).filter_allowed(exchange.caller)
         return {
             "lane": "context",
             "chain": chain.name,
@@ -89,14 +89,14 @@ class Explainer:
         quirks = sort_quirks(self.core.get_quirks(upstream, model, caller=caller))
         return {"model": model, "upstream": upstream.name, "quirks": quirks}
 
-    async def verdict(self, call: Json, exchange: Exchange) -> Json:
+    async def judge_call(self, call: Json, exchange: Exchange) -> Json:
         """Return the verdict on one call of a run that has read nothing yet. Its schema is checked before the gate."""
         entry = self.judge.catalog.find(call["tool"], exchange)
         if entry is None:
             verdict = self.judge.gate.judge(None, RiskClaim(call["parameters"]), tainted=False)
         else:
             claim = self.judge.claim(entry, call["parameters"], beside=find_outer_level(call))
-            verdict = self.judge.verdict(entry, claim, tainted=False, asked_for=False)
+            verdict = self.judge.judge_call(entry, claim, tainted=False, asked_for=False)
             planned = PlannedCall(
                 ToolCall(id="", tool=entry.model_name, arguments=claim.arguments), entry.spec, verdict
             )
@@ -107,7 +107,7 @@ class Explainer:
         """Return the gateway's callable tools; a client's tool of the same name replaces one."""
         if not may_call_tools(exchange):
             return []
-        theirs = client_tools(exchange.body)
+        theirs = list_client_tools(exchange.body)
         return [
             {"name": spec.name, "requires_approval": spec.requires_approval, "category": spec.category}
             for spec in self.judge.catalog.get_offered(exchange)

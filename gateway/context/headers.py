@@ -42,9 +42,9 @@ def select_forwarded_headers(head: RequestHead, consumed: frozenset[bytes]) -> t
     return b"".join(lines), b"".join(credential)
 
 
-def credential_header(head: RequestHead) -> bytes:
+def find_credential_header(head: RequestHead) -> bytes:
     """Return the name of the header with the client's credential; Authorization if there is none."""
-    return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
+    return next((name for name in CREDENTIAL_HEADERS if head.find_value(name) is not None), CREDENTIAL_HEADERS[0])
 
 
 def build_answerer_headers(run: LiveRun) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from gateway.context.context_headers import (
     parse_context_headers,
     parse_tool_names,
 )
-from gateway.context.headers import build_answerer_headers, credential_header, select_forwarded_headers
+from gateway.context.headers import build_answerer_headers, find_credential_header, select_forwarded_headers
 from gateway.context.lane_refcount import LaneUse
 from gateway.context.prefixed_run import Brought, with_earlier_result
 from gateway.context.request_tools import NO_WISHES, Addresses, apply_wishes
@@ -37,7 +37,7 @@ from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Json, UntoldError
 from gateway.dialects.dialect import AnswerStream, DialectAnswer, Wishes
 from gateway.http.request_head import RequestHead
-from gateway.lanes.aiohttp_adapter import Facade, note
+from gateway.lanes.aiohttp_adapter import Facade, add_log_facts
 from gateway.model.hooks import ContextHook, admit_run, wait_for_room
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live import LiveRuns
@@ -125,14 +125,14 @@ class ContextLane:
             if not self._using:
                 await self.close()
 
-    def in_use(self) -> LaneUse:
+    def open_use(self) -> LaneUse:
         """Return a use of the lane, which keeps its tools open from now until it ends."""
         self._using += 1
         return LaneUse(self._end_use)
 
-    def hold(self) -> Callable[[], Awaitable[None]]:
+    def begin_use(self) -> Callable[[], Awaitable[None]]:
         """Return the end of a use that begins now (`Equipment.hold`)."""
-        return self.in_use().end
+        return self.open_use().end
 
     async def _end_use(self) -> None:
         """End one use: the last one of a retired lane closes its tools."""
@@ -140,7 +140,7 @@ class ContextLane:
         if self._retired and not self._using:
             await self.close()
 
-    async def exchange(
+    async def build_exchange(
         self,
         head: RequestHead,
         body: Json,
@@ -154,7 +154,7 @@ class ContextLane:
         client: Json | None = None,
     ) -> Exchange:
         """Return the request as the chain gets it. `steering` is that of its head. Raises GatewayError."""
-        steering = head.once(parse_context_headers) if steering is None else steering
+        steering = head.remember_derived(parse_context_headers) if steering is None else steering
         rules = self.rules
         chain = steering.get("chain", rules.chain)
         if chain not in self.chains:
@@ -162,9 +162,9 @@ class ContextLane:
         looks = rules.tasks == "plain" and not wishes.background
         task = find_requested_task(steering.get("task"), body["messages"], look=looks)
         prompt = await rules.choose_prompt(steering.get("prompt"), body, tenant=identity.caller.tenant)
-        header, credential = head.once(select_forwarded_headers, identity.consumed)
+        header, credential = head.remember_derived(select_forwarded_headers, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
-        only = parse_tool_names(steering["tools"], self.catalog.names()) if "tools" in steering else ()
+        only = parse_tool_names(steering["tools"], self.catalog.list_names()) if "tools" in steering else ()
         approvals = rules.approval_modes.get_mode(steering.get("approvals"), caller=identity.caller, chain=chain)
         exchange = make(
             Exchange,
@@ -185,12 +185,12 @@ class ContextLane:
                 client=client,
                 header=header,
                 credential=credential,
-                credential_header=head.once(credential_header),
+                credential_header=head.remember_derived(find_credential_header),
             ),
         )
         if wishes == NO_WISHES:
             return exchange
-        addresses = Addresses(service=rules.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
+        addresses = Addresses(service=rules.service_url, host=(head.find_value(b"host") or b"").decode("latin-1"))
         wished = apply_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
         if wished.delivery.background and (task is not None or self.find_loop_handler(chain) is None):
             why = f"the chain {chain!r} has none" if task is None else "X-Context-Task sends the request past it"
@@ -270,7 +270,7 @@ class ContextLane:
         handler = handler if traced is None else traced(handler)
 
         async def handle(exchange: Exchange) -> Reply:
-            use = self.in_use()
+            use = self.open_use()
             try:
                 reply = await handler(exchange)
             except BaseException:
@@ -287,7 +287,7 @@ class ContextLane:
 
         return handle
 
-    async def answer(
+    async def send_answer(
         self, request: web.Request, run: LiveRun, answer: DialectAnswer, *, streams: bool, keep: Keep | None = None
     ) -> web.StreamResponse:
         """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it.
@@ -300,7 +300,7 @@ class ContextLane:
         if exchange.job.task is not None:
             headers["X-Context-Task"] = exchange.job.task
         whole = False
-        note(request, run=exchange.id, request_id=request_id)
+        add_log_facts(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
             if streams:  # an error that the upstream answers at once is told with its status: SDKs try those again
@@ -309,7 +309,7 @@ class ContextLane:
                 await run.wait_for_reply()
             if run.answer.intent is not None:
                 headers["X-Context-Intent"] = run.answer.intent.kind
-            chunks = () if streams else await run.transcript.whole()
+            chunks = () if streams else await run.transcript.wait_for_whole()
             if run.answer.cache is not None:
                 headers["X-Context-Cache"] = run.answer.cache
             headers |= build_answerer_headers(run)
@@ -318,26 +318,28 @@ class ContextLane:
             if run.answer.over_limit is not None:
                 headers["X-Context-Limit"] = run.answer.over_limit
             if streams:
-                stream = _Stream(request, answer.stream(), run, keepalive_s=self.bounds.keepalive_s, keep=keep)
+                stream = _Stream(
+                    request, answer.build_stream_writer(), run, keepalive_s=self.bounds.keepalive_s, keep=keep
+                )
                 response: web.StreamResponse = await stream.run(headers)
             else:
                 headers["Content-Type"] = "application/json"
-                response = web.Response(body=answer.whole(chunks), headers=headers)
+                response = web.Response(body=answer.build_whole(chunks), headers=headers)
                 if keep is not None:
                     with run.convert_store_errors():
                         await keep()
             whole = True
             if (usage := answer.usage) is not None:
-                note(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
+                add_log_facts(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
         except GatewayError:
             whole = True
             raise
         finally:
             if run.answer.by is not None:
-                note(
+                add_log_facts(
                     request, upstream=run.answer.by.upstream, endpoint=run.answer.by.endpoint, model=run.answer.by.model
                 )
-            self.runs.leave(run, whole=whole)
+            self.runs.remove_client(run, whole=whole)
         return response
 
 
@@ -388,10 +390,10 @@ class _Stream:
             self._response.enable_chunked_encoding()
         if self._response.chunked and isinstance(self._request.transport, Facade):
             self._wire = self._request.transport
-            self._wire.cork()
+            self._wire.hold_writes()
         await self._response.prepare(self._request)
         try:
-            await self._write(self._writer.first())
+            await self._write(self._writer.build_first_frame())
             self._schedule_keepalive()
             await self._relay_answer()
             last = self._writer.finish()
@@ -399,11 +401,11 @@ class _Stream:
                 with self._run.convert_store_errors():
                     await self._keep()
         except UntoldError as error:  # how it ends, or has ended, is on record
-            note(self._request, error_code=error.code)
-            last = self._writer.error(error, request_id=self._request_id)
+            add_log_facts(self._request, error_code=error.code)
+            last = self._writer.build_error_frames(error, request_id=self._request_id)
         except GatewayError as error:
-            note(self._request, error_code=error.code)
-            last = self._writer.error(error, request_id=self._request_id)
+            add_log_facts(self._request, error_code=error.code)
+            last = self._writer.build_error_frames(error, request_id=self._request_id)
             if self._keep is not None:
                 with suppress(GatewayError):
                     await self._keep()
@@ -413,20 +415,20 @@ class _Stream:
             # The head is out: the guard of our pages could not answer any more.
             log.exception("a context stream failed, request id %s", self._request_id)
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
-            note(self._request, error_code=failure.code)
-            last = self._writer.error(failure, request_id=self._request_id)
+            add_log_facts(self._request, error_code=failure.code)
+            last = self._writer.build_error_frames(failure, request_id=self._request_id)
         await self._response.write_eof(last)
         return self._response
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
-        """Write the chunks now. Return False if the client is slow; then `caught_up` sends them. See `Listener`."""
-        frames = b"".join(map(self._writer.frames, chunks))
+        """Write the chunks now. Return False if the client is slow: `wait_until_caught_up` sends them (`Listener`)."""
+        frames = b"".join(map(self._writer.build_frames, chunks))
         if not frames or self._write_now(frames):
             return True
         self._owed = frames
         return False
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Write the chunks that `take` could not write. See `Listener`."""
         owed, self._owed = self._owed, b""
         await self._response.write(owed)
@@ -463,4 +465,4 @@ class _Stream:
     async def _keep_alive(self) -> None:
         if not self._over:
             with suppress(ConnectionResetError):  # the task that relays the answer notices, too
-                await self._write(self._writer.keepalive())
+                await self._write(self._writer.build_keepalive())

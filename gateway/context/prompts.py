@@ -78,7 +78,7 @@ class BasePrompts:
     def version(self) -> int:
         return self._version
 
-    async def text(self, prompt_id: str, *, tenant: str) -> str | None:
+    async def read_text(self, prompt_id: str, *, tenant: str) -> str | None:
         """Return the text, or None if the tenant has no such prompt. Raises StoreError."""
         if prompt_id in self._configured:
             return self._configured[prompt_id]
@@ -90,7 +90,7 @@ class BasePrompts:
         async with self._turn:
             if key in self._texts:
                 return self._texts[key]
-            stored = await self._store.prompt(prompt_id, tenant=tenant)
+            stored = await self._store.get_prompt(prompt_id, tenant=tenant)
             text = None if stored is None else stored.text
             if _estimate_size(text) <= _CACHE_BYTES:
                 self._texts[key] = text
@@ -100,26 +100,26 @@ class BasePrompts:
         """Return the stored or configured prompt, read past the cache, or None. Raises StoreError."""
         if prompt_id in self._configured:
             return ListedPrompt(prompt_id, self._configured[prompt_id], "configured")
-        stored = await self._store.prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
+        stored = await self._store.get_prompt(prompt_id, tenant=tenant) if _is_name(prompt_id) else None
         return None if stored is None else _build_listed_prompt(stored)
 
-    async def some(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
+    async def list_page(self, *, tenant: str, after: str = "", limit: int) -> Sequence[ListedPrompt]:
         """Return the first `limit` prompts for the tenant behind the id `after`, in the order of their ids.
 
         Raises StoreError.
         """
-        stored = await self._store.prompts(tenant=tenant, after=after, limit=limit)
+        stored = await self._store.list_prompts(tenant=tenant, after=after, limit=limit)
         found = {prompt.id: _build_listed_prompt(prompt) for prompt in stored}
         for prompt_id, text in self._configured.items():
             if prompt_id > after:
                 found[prompt_id] = ListedPrompt(prompt_id, text, "configured")
         return [found[prompt_id] for prompt_id in sorted(found)[:limit]]
 
-    async def names(self, *, tenant: str) -> Sequence[str]:
+    async def list_names(self, *, tenant: str) -> Sequence[str]:
         """Return the ids that the tenant can use, in their order. Raises StoreError."""
-        return [prompt.id for prompt in await self.some(tenant=tenant, limit=sys.maxsize)]
+        return [prompt.id for prompt in await self.list_page(tenant=tenant, limit=sys.maxsize)]
 
-    async def put(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
+    async def store_prompt(self, prompt_id: str, text: str, *, tenant: str) -> ListedPrompt:
         """Store a new prompt or a new text. Raises PromptError, StoreError."""
         self._refuse_configured(prompt_id)
         try:
@@ -153,10 +153,10 @@ class BasePrompts:
         Raises StoreError.
         """
         async with self._turn:
-            generation = await self._store.generation()
+            generation = await self._store.get_generation()
             if generation == self._generation:
                 return False
-            stored = await self._store.all_prompts()
+            stored = await self._store.list_all_prompts()
             known = frozenset((one.tenant, one.id, one.version, one.updated_s) for one in stored)
             self._generation = generation
             if known == self._known:  # something else has changed

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.approvals import chat_texts as spoken
 from gateway.context.replay import AnswerReplay
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
@@ -43,7 +43,7 @@ class RunsElsewhere:
                 found = await self.store.run(run.id, tenant=run.tenant)
                 if found is None or not await self.is_active(found):
                     return found or run
-                await until_set(news, LOOK_S)
+                await wait_until_set(news, LOOK_S)
                 news.clear()
 
     def build_follow_handler(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> Handler:
@@ -58,7 +58,7 @@ class RunsElsewhere:
             if live is not None:
                 await _relay_live_run(live, emit)
                 return
-            told = await self.retelling.answer(await self.wait_until_idle(run), exchange, decided=decided)
+            told = await self.retelling.answer_request(await self.wait_until_idle(run), exchange, decided=decided)
             for chunk in told:
                 emit(chunk)
             if (asks := find_question_run(told)) is not None:
@@ -91,7 +91,7 @@ class _RelayReader:
         self.pauses += filter(None, map(self.emit, chunks))
         return not self.pauses
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Wait until more may be emitted."""
         pauses, self.pauses = self.pauses, []
         for pause in pauses:

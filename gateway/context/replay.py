@@ -18,7 +18,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import Approval, Journal, StoredRun, StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.chat_request import find_last_user_text
 from gateway.dialects.usage import TurnUsage
 from gateway.runs import call_events
 from gateway.runs.lease import build_client_wait_error, build_interrupted_error
@@ -33,7 +33,7 @@ class AnswerReplay:
     store: Journal
     clock: Clock
 
-    async def answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+    async def answer_request(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the answer of a run that no worker drives to this request. Raises GatewayError if there is none.
 
         `decided` are the approvals that the request decides on. The guards of the run's chain see the answer.
@@ -47,16 +47,16 @@ class AnswerReplay:
         if run.state == "awaiting_approval" and (pending := await self.list_pending(run)):
             return await self._build_waiting_answer(run, pending, exchange, decided=decided)
         if run.state == "unknown":
-            steps = await self.store.steps(run.id, tenant=run.tenant)
+            steps = await self.store.list_steps(run.id, tenant=run.tenant)
             step = next((step for step in steps if step.state == "unknown"), steps[-1])
             text = approval_text.format_unknown_text(
                 step.tool, run_id=run.id, step=step.number, language=detect_request_language(exchange)
             )
             return [*await self._build_answer_with_calls(run, "", exchange, decided=decided), *build_text_answer(text)]
         if run.state == "cancelled":
-            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
+            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").mark_after_effects()
         if run.error_code is not None and run.error is not None:
-            raise GatewayError(run.error_code, run.error).after_effects()
+            raise GatewayError(run.error_code, run.error).mark_after_effects()
         if run.state == "awaiting_client":
             raise build_client_wait_error(run.id)
         raise build_interrupted_error(run.id)
@@ -90,12 +90,12 @@ class AnswerReplay:
             await reply.stream(passed.append)
         except GatewayError as error:
             if not is_cut:
-                raise error.after_effects() from None
+                raise error.mark_after_effects() from None
         return passed
 
     async def list_pending(self, run: StoredRun) -> list[Approval]:
         """Return the approvals that a run waits for."""
-        approvals = await self.lane().approvals.of_run(run.id, tenant=run.tenant)
+        approvals = await self.lane().approvals.index_by_step(run.id, tenant=run.tenant)
         return [approval for approval in approvals.values() if approval.state == "pending"]
 
     async def build_undecided_answer(self, pending: Sequence[Approval], exchange: Exchange) -> list[Chunk]:
@@ -106,10 +106,15 @@ class AnswerReplay:
         run_id = pending[0].run_id
         if exchange.delivery.shows_calls:
             of_run = [approval for approval in pending if approval.run_id == run_id]
-            facts = chunks.facts(spoken.build_waiting_facts(run_id, of_run))
+            facts = chunks.build_facts(spoken.build_waiting_facts(run_id, of_run))
             lead = spoken.format_nothing_decided(language=detect_request_language(exchange))
-            return [lead, await self._build_question_event(run_id, of_run, exchange), chunks.finish("stop"), facts]
-        facts = chunks.facts(spoken.build_waiting_facts(run_id, pending))
+            return [
+                lead,
+                await self._build_question_event(run_id, of_run, exchange),
+                chunks.build_finish("stop"),
+                facts,
+            ]
+        facts = chunks.build_facts(spoken.build_waiting_facts(run_id, pending))
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         language, now_s = detect_request_language(exchange), self.clock.time()
         text = spoken.format_undecided_text(pending, language=language, now_s=now_s, answering=answering)
@@ -126,9 +131,9 @@ class AnswerReplay:
             return build_text_answer(
                 approval_text.format_answered_elsewhere(run_id, approves=approves, language=language)
             )
-        facts = chunks.facts(spoken.build_waiting_facts(run_id, pending))
+        facts = chunks.build_facts(spoken.build_waiting_facts(run_id, pending))
         if exchange.delivery.shows_calls:
-            return [await self._build_question_event(run_id, pending, exchange), chunks.finish("stop"), facts]
+            return [await self._build_question_event(run_id, pending, exchange), chunks.build_finish("stop"), facts]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         decided, now_s = [one.id for one in ruled], self.clock.time()
         text = spoken.format_still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
@@ -139,15 +144,15 @@ class AnswerReplay:
     ) -> list[Chunk]:
         told = await self._build_answer_with_calls(run, answer["content"], exchange, decided=decided)
         told += chunks.build_call_chunks(answer["tool_calls"], reason=answer["finish_reason"])
-        told.append(chunks.finish(answer["finish_reason"]))
-        return [*told, {**chunks.facts(answer["context"]), "usage": answer["usage"]}]
+        told.append(chunks.build_finish(answer["finish_reason"]))
+        return [*told, {**chunks.build_facts(answer["context"]), "usage": answer["usage"]}]
 
     async def _build_waiting_answer(
         self, run: StoredRun, pending: Sequence[Approval], exchange: Exchange, *, decided: Sequence[str]
     ) -> list[Chunk]:
         """Return the question of a run that waits, as items or as text with its facts."""
         facts = (
-            chunks.facts(spoken.build_waiting_facts(run.id, pending))
+            chunks.build_facts(spoken.build_waiting_facts(run.id, pending))
             if decided
             else _build_repeated_facts(run, pending)
         )
@@ -155,7 +160,12 @@ class AnswerReplay:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
             told = await self._build_answer_with_calls(run, said, exchange, decided=decided)
-            return [*told, await self._build_question_event(run.id, pending, exchange), chunks.finish("stop"), facts]
+            return [
+                *told,
+                await self._build_question_event(run.id, pending, exchange),
+                chunks.build_finish("stop"),
+                facts,
+            ]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         language = detect_request_language(exchange)
         if decided:
@@ -168,8 +178,10 @@ class AnswerReplay:
         return [*build_text_answer(text), facts]
 
     async def _build_question_event(self, run_id: str, pending: Sequence[Approval], exchange: Exchange) -> Chunk:
-        steps = await self.store.steps(run_id, tenant=exchange.caller.tenant)
-        return chunks.event(spoken.question(run_id, pending, steps, service_of=self.lane().catalog.find_service_name))
+        steps = await self.store.list_steps(run_id, tenant=exchange.caller.tenant)
+        return chunks.build_event(
+            spoken.build_question_event(run_id, pending, steps, service_of=self.lane().catalog.find_service_name)
+        )
 
     async def _build_answer_with_calls(
         self, run: StoredRun, content: str, exchange: Exchange, *, decided: Sequence[str]
@@ -181,7 +193,7 @@ class AnswerReplay:
         if not exchange.delivery.shows_calls:
             return [content] if content else []
         catalog = self.lane().catalog
-        steps = await self.store.steps(run.id, tenant=run.tenant)
+        steps = await self.store.list_steps(run.id, tenant=run.tenant)
         progress: Json = orjson.loads(run.progress) if run.progress else {}
         rounds = _select_rounds(progress, await self._count_earlier_calls(run, progress, decided), steps)
         told = [] if decided else [call_events.build_tools_event(exchange, catalog)]
@@ -189,7 +201,7 @@ class AnswerReplay:
 
     async def _count_earlier_calls(self, run: StoredRun, progress: Json, decided: Sequence[str]) -> int:
         """Return the number of calls that belong to earlier answers."""
-        found = [await self.store.approval(approval_id, tenant=run.tenant) for approval_id in decided]
+        found = [await self.store.get_approval(approval_id, tenant=run.tenant) for approval_id in decided]
         steps = [approval.step for approval in found if approval is not None and approval.run_id == run.id]
         before: int = min(steps, default=progress.get("shown", 0))
         return before
@@ -197,7 +209,7 @@ class AnswerReplay:
 
 def detect_request_language(exchange: Exchange) -> Language:
     """Return the language of the last message of a request."""
-    return approval_text.detect_language(last_user_text(exchange.body["messages"]))
+    return approval_text.detect_language(find_last_user_text(exchange.body["messages"]))
 
 
 def format_decision_note(approval: Approval, exchange: Exchange) -> str:
@@ -210,14 +222,14 @@ def format_decision_note(approval: Approval, exchange: Exchange) -> str:
 
 def build_text_answer(text: str) -> list[Chunk]:
     """Return an answer that is nothing but a text."""
-    return [text, chunks.finish("stop")]
+    return [text, chunks.build_finish("stop")]
 
 
 def _build_repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
     """Return the facts of a question that is given again, with the tokens that its answer took."""
     usage = TurnUsage()
     usage.restore(orjson.loads(run.progress)["usage"])
-    told = usage.chunk()
+    told = usage.build_chunk()
     return {**told, "context": {**spoken.build_waiting_facts(run.id, pending), **told.get("context", {})}}
 
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from gateway.context.context_headers import format_unknown_name
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service, is_of_service, model_name
-from gateway.dialects.chat_request import client_tools
+from gateway.contracts.tools import Service, encode_model_name, is_of_service
+from gateway.dialects.chat_request import list_client_tools
 from gateway.dialects.dialect import RequestedTools, Wishes
 from gateway.tools.catalog import Catalog
 from gateway.tools.results import READ_RESULT
@@ -40,11 +40,11 @@ class _Tool:
     def pattern(self) -> str:
         return escape(self.name) + "*" * self.is_head
 
-    def function(self, functions: frozenset[str]) -> str | None:
+    def find_function(self, functions: frozenset[str]) -> str | None:
         """Return the client's function whose name this tool has, or None."""
         if self.is_head:
             return next((name for name in sorted(functions) if is_of_service(name, self.name[:-1])), None)
-        return next((name for name in (model_name(self.name), self.name) if name in functions), None)
+        return next((name for name in (encode_model_name(self.name), self.name) if name in functions), None)
 
     def intersect_pattern(self, pattern: str) -> str | None:
         """Return the pattern of what this and another pattern mean both; None: nothing, or that cannot be known."""
@@ -120,8 +120,8 @@ def _apply_offers(
     exchange: Exchange, offers: Sequence[RequestedTools], catalog: Catalog, addresses: Addresses
 ) -> Exchange:
     """Return the exchange limited to the tools that its request names. Raises GatewayError."""
-    services = {service.name: service for service in catalog.services() if service.name != OWN}
-    functions = frozenset() if exchange.steering.no_tools else client_tools(exchange.body)
+    services = {service.name: service for service in catalog.list_services() if service.name != OWN}
+    functions = frozenset() if exchange.steering.no_tools else list_client_tools(exchange.body)
     tools: list[_Tool] = []
     asked: list[_Tool] = []
     for at, offer in enumerate(offers):
@@ -172,7 +172,7 @@ def _check_offer(
 def _check_functions(offer: RequestedTools, tools: Sequence[_Tool], functions: frozenset[str]) -> None:
     """Check that no function of the client's has the name of an offered tool. Raises GatewayError (invalid_field)."""
     for tool in tools if functions else ():
-        if (function := tool.function(functions)) is None:
+        if (function := tool.find_function(functions)) is None:
             continue
         what = f"the tools of {offer.label!r}, which does not run now" if tool.is_head else f"the tool {tool.name!r}"
         raise _build_offer_error(

@@ -29,9 +29,9 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange, Resume
 from gateway.contracts.plugin import Clock
 from gateway.contracts.records import replace
-from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.endorsements import hash_waiting_call
 from gateway.contracts.storage.journal import Approval, Journal, StoredRun
-from gateway.contracts.storage.store import Json, StoreError, UntoldError, UnwrittenError, untold
+from gateway.contracts.storage.store import Json, StoreError, UntoldError, UnwrittenError, build_unknown_outcome_error
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.dialects.dialect import SaidBeside
 from gateway.runs.event_feed import EventFeed
@@ -40,7 +40,7 @@ from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
 from gateway.runs.request_snapshot import load_exchange
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 from gateway.runs.run_restrictions import NARROWS
 
 log = logging.getLogger("gateway")
@@ -126,7 +126,7 @@ class Resumption:
         )
         if exchange.job.call is not None:
             exchange = replace(exchange, job=replace(exchange.job, watcher=self._runs.waiting.get_watchers(run.id)))
-        live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
+        live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=generate_run_id())
         if record is not None:
             record(live)
 
@@ -145,7 +145,7 @@ class Resumption:
         """
         exchange = load_exchange(Resume(run), approvals="turn", shows_calls=shows_calls)
         try:
-            return await self._retelling.answer(run, exchange, decided=decided), None
+            return await self._retelling.answer_request(run, exchange, decided=decided), None
         except GatewayError as error:
             return await self._retelling.build_partial_answer(run, exchange, decided=decided), error
 
@@ -155,7 +155,7 @@ class Resumption:
         if run is not None:
             await self.resume_run(run)
 
-    async def reply(self, decisions: Sequence[ChatDecision], repeated: RepeatedRequest) -> LiveRun:
+    async def decide_and_continue(self, decisions: Sequence[ChatDecision], repeated: RepeatedRequest) -> LiveRun:
         """Make the decisions of a request, all or none, and continue the run in it.
 
         Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
@@ -180,7 +180,7 @@ class Resumption:
                 Decision(
                     approve=decision.approve,
                     via="chat",
-                    sha256=waiting_sha256(approval) if approval.state == "pending" else None,
+                    sha256=hash_waiting_call(approval) if approval.state == "pending" else None,
                     comment=decision.comment and decision.comment[:COMMENT_CHARS],
                     user=repeated.exchange.user,
                     facts=facts,
@@ -189,7 +189,7 @@ class Resumption:
             )
             for approval, decision in found
         ]
-        ruled = await desk.rule_all(wishes, caller=caller)
+        ruled = await desk.decide_all(wishes, caller=caller)
         is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
             if adds and await take():
@@ -212,7 +212,7 @@ class Resumption:
         """Return whether a decision is on the call that was shown, or on one that was decided meanwhile."""
         if approval.state != "pending" or await is_for_shown_call(approval, decision, exchange, store=self._store):
             return True
-        now = await self._store.approval(approval.id, tenant=approval.tenant)
+        now = await self._store.get_approval(approval.id, tenant=approval.tenant)
         return now is not None and now.state != "pending"
 
     async def _resume_with_decisions(
@@ -228,11 +228,11 @@ class Resumption:
             messages = None  # another person's messages do not belong to the conversation of the run
             if is_of_same_person(repeated.exchange, claimed):
                 messages = repeated.body["messages"]
-                self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
+                self._runs.waiting.remove_request(claimed.fingerprint)  # this request brings the answer
             return await self._resume_in_this_request(claimed, repeated, messages=messages, decided=decided)
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
-            raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
+            raise GatewayError("run_not_found", "The run of this approval is gone.").mark_after_effects()
         if await self._elsewhere.is_active(run):
             if run.fence == 0 and not in_field:
                 return self._build_answered_run(repeated, run_id, format_decision_note(ruled[0], repeated.exchange))
@@ -242,7 +242,7 @@ class Resumption:
     async def _resume_for_other_user(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Continue the run of another person, if it is ready, and answer a decision on it without its result."""
         own, run_id = repeated.exchange, ruled[0].run_id
-        of_run = await self._lane().approvals.of_run(run_id, tenant=own.caller.tenant)
+        of_run = await self._lane().approvals.index_by_step(run_id, tenant=own.caller.tenant)
         try:
             await self.resume_if_ready(run_id)
         except (StoreError, UnwrittenError) as error:
@@ -253,7 +253,9 @@ class Resumption:
     async def answer_named_calls(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a message that names pending calls without a decision; None if none of them is pending."""
         tenant = repeated.exchange.caller.tenant
-        found = [approval for each in ids if (approval := await self._store.approval(each, tenant=tenant)) is not None]
+        found = [
+            approval for each in ids if (approval := await self._store.get_approval(each, tenant=tenant)) is not None
+        ]
         if all(one.state != "pending" for one in found):
             return None
         return await self._answer_undecided(found, repeated)
@@ -262,7 +264,9 @@ class Resumption:
         """Answer with these pending approvals, and with the commands that decide on them."""
         waiting = [approval for approval in named if approval.state == "pending"]
         tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
-        runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
+        runs = [
+            await desk.index_by_step(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)
+        ]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
         told = await self._retelling.build_undecided_answer(pending, repeated.exchange)
         run = await self._store.run(pending[0].run_id, tenant=tenant)
@@ -281,14 +285,14 @@ class Resumption:
             return None
         run = await self._store.run(run_id, tenant=repeated.exchange.caller.tenant)
         if run is None or run.state in ("cancelled", "expired"):
-            self._runs.waiting.forget(fingerprint)
+            self._runs.waiting.remove_request(fingerprint)
             return None
         try:
             return await self.repeat(run, repeated)
         except UntoldError:
             raise
         except GatewayError:  # that is what came of it
-            self._runs.waiting.forget(fingerprint)
+            self._runs.waiting.remove_request(fingerprint)
             raise
 
     def forget_answered_question(self, run: LiveRun, request_key: RequestKey) -> None:
@@ -301,7 +305,7 @@ class Resumption:
             and not run.attendance.untold
             and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id
         ):
-            self._runs.waiting.forget(request_key.fingerprint)
+            self._runs.waiting.remove_request(request_key.fingerprint)
 
     async def find_earlier_result(self, repeated: RepeatedRequest) -> Brought | None:
         """Return the source of the result of a question that was decided elsewhere; the answer begins with it.
@@ -311,7 +315,7 @@ class Resumption:
         """
         exchange = repeated.exchange
         for approval_id in dict.fromkeys((*list_last_questions(exchange.body["messages"]), *repeated.shown)):
-            approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
+            approval = await self._store.get_approval(approval_id, tenant=exchange.caller.tenant)
             if approval is None or not has_same_requester(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
@@ -329,11 +333,11 @@ class Resumption:
         ended = await self._elsewhere.wait_until_idle(run)
         as_text = replace(own, delivery=replace(own.delivery, shows_calls=False))
         try:
-            told = await self._retelling.answer(ended, as_text, decided=())
+            told = await self._retelling.answer_request(ended, as_text, decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
         except GatewayError as error:
             text = error.message
-        self._runs.waiting.forget(run.fingerprint)
+        self._runs.waiting.remove_request(run.fingerprint)
         return approval_text.format_meanwhile_text(text, language=detect_request_language(own))
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
@@ -342,7 +346,7 @@ class Resumption:
             return await self._answer_repeated(run, repeated)
         except StoreError as error:
             log.error("the store failed behind run %s: %s", run.id, error)
-            raise untold(run.id) from None
+            raise build_unknown_outcome_error(run.id) from None
 
     async def _answer_repeated(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         """Resume the run in this request if possible, else follow it or replay its stored answer."""
@@ -388,7 +392,7 @@ class Resumption:
     async def _replay_stored_answer(
         self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]
     ) -> LiveRun:
-        told = await self._retelling.answer(run, repeated.exchange, decided=decided)
+        told = await self._retelling.answer_request(run, repeated.exchange, decided=decided)
         answer = self._build_answered_run(repeated, run.id, *told)
         answer.answer.decided, answer.answer.asks = tuple(decided), find_question_run(told)
         return answer

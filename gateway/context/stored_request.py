@@ -28,7 +28,7 @@ UpstreamOf: TypeAlias = Callable[[Exchange], str | None]
 def find_upstream(core: ModelCall, exchange: Exchange) -> str | None:
     """Return the name of the upstream that an exchange tries first; None: there is none."""
     try:
-        return core.candidates(exchange.body).filter_allowed(exchange.caller).upstream
+        return core.list_candidates(exchange.body).filter_allowed(exchange.caller).upstream
     except GatewayError:
         return None
 

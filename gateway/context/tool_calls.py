@@ -19,18 +19,18 @@ from typing import Final
 
 import orjson
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
 from gateway.context.call_runs import CallRun, Done, WaitingCall, WantedCall, build_idempotency_key, fingerprint_call
 from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import CallProgress, Exchange, Job, Origin, ToolSteering
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import AWAITED_S, ENDED, Approval, Journal, RunState, StoredRun, StoredStep
-from gateway.contracts.storage.store import Json, StoreError, untold, unwritten
+from gateway.contracts.storage.store import Json, StoreError, build_unknown_outcome_error, build_unwritten_error
 from gateway.contracts.tools import ToolResult
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.runs import run_resolution
@@ -38,7 +38,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.lease import LOST, build_interrupted_error, is_lost
 from gateway.runs.live_run import LiveRun
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 from gateway.tools.call_answer import load_result
 from gateway.tools.results import clean
 from gateway.workflows.invocation import build_workflow_usage, check_parameters
@@ -83,7 +83,7 @@ class ToolCalls:
         self.admit()
         lane = self.lane()
         exchange = _build_exchange(lane, wanted)
-        is_keyed, size_bytes = wanted.idempotency_key is not None, len(canonical(wanted.arguments))
+        is_keyed, size_bytes = wanted.idempotency_key is not None, len(write_canonical(wanted.arguments))
         request_key = RequestKey(
             exchange.origin.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
             (exchange.caller.tenant, exchange.caller.name, exchange.origin.idempotency_key or "") if is_keyed else None,
@@ -98,7 +98,7 @@ class ToolCalls:
             )
         except StoreError as error:
             log.error("the store failed: %s", error)
-            raise unwritten(error, _STORE_FAILED) from None
+            raise build_unwritten_error(error, _STORE_FAILED) from None
         if earlier is not None:
             return earlier
         if wanted.workflow is None:
@@ -122,7 +122,7 @@ class ToolCalls:
             run_id, tenant, fingerprint_call(wanted), waiter, is_shared=True, is_owed=True, is_workflow=is_workflow
         )
 
-    async def outcome(
+    async def wait_for_outcome(
         self,
         run: CallRun,
         *,
@@ -155,7 +155,7 @@ class ToolCalls:
                 return await self._follow_run(run, wait_s, shown)
         except StoreError as error:
             log.error("the store failed: %s", error)
-            raise untold(run.id) from None
+            raise build_unknown_outcome_error(run.id) from None
         finally:
             run.tell = run.step = None
 
@@ -165,7 +165,7 @@ class ToolCalls:
             self._delivered.add(run.id)
             self._write_in_background(self._record_delivery(run))
 
-    def leave(self, run: CallRun, *, is_asked: bool = False) -> None:
+    def stop_waiting(self, run: CallRun, *, is_asked: bool = False) -> None:
         """Record that a request waits for a run no longer; `is_asked`: that its client's user answers a question."""
         if run.said_s is not None:
             self._write_in_background(self._record_departure(run, self.clock.time() + ANSWER_S if is_asked else 0.0))
@@ -217,7 +217,7 @@ class ToolCalls:
         now_s = asyncio.get_running_loop().time()
         if run.said_s is None or now_s >= run.said_s + AWAITED_S / 4:
             until_s = self.clock.time() + AWAITED_S
-            await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
+            await self.store.note_waiting_request(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
             run.said_s = now_s
 
     async def _wait_for_turn_end(self, live: LiveRun) -> None:
@@ -227,7 +227,7 @@ class ToolCalls:
         try:
             await live.wait_until_ended()
         finally:
-            runs.leave(live, whole=live.done)
+            runs.remove_client(live, whole=live.done)
 
     async def _find_keyed_run(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
         """Return the run of an earlier call with the same key, unless it ended without effect or result."""
@@ -239,7 +239,7 @@ class ToolCalls:
     async def _find_joinable_run(self, exchange: Exchange) -> CallRun | None:
         """Return the run that waits for this very call, or whose client has not got its result yet."""
         tenant, key = exchange.caller.tenant, exchange.origin.fingerprint
-        stored = await self.store.undelivered_run(key, tenant=tenant)
+        stored = await self.store.find_undelivered_run(key, tenant=tenant)
         if stored is None:
             return None
         run = replace(_build_call_run(exchange, stored.id), is_owed=True)
@@ -271,18 +271,18 @@ class ToolCalls:
                 if pending:
                     is_new = shown is not None and pending[0].id != shown
                     if is_new or self.feed.leaving or loop.time() >= until_s:
-                        return WaitingCall(pending, run.id, await self.lane().approvals.obstacle(pending[0]))
+                        return WaitingCall(pending, run.id, await self.lane().approvals.find_obstacle(pending[0]))
                     waits = f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
                     run.report_progress(CallProgress(waits))
                     left_s = min(LOOK_S, until_s - loop.time())
                 elif stored.state == "awaiting_approval":
                     await self.resume(run.id)  # the worker that took the decision may have died behind it
-                await until_set(news, left_s)
+                await wait_until_set(news, left_s)
 
     async def _list_pending(self, stored: StoredRun) -> Sequence[Approval]:
         """Return the approvals that a run waits for, without the ones whose time is over."""
         desk = self.lane().approvals
-        found = await desk.of_run(stored.id, tenant=stored.tenant)
+        found = await desk.index_by_step(stored.id, tenant=stored.tenant)
         pending = [approval for approval in found.values() if approval.state == "pending"]
         if not any(approval.expires_s <= self.clock.time() for approval in pending):
             return pending
@@ -292,7 +292,7 @@ class ToolCalls:
     async def _load_result(self, stored: StoredRun, run: CallRun) -> Done:
         """Return the result of a run that ended or is stuck, from its record. Raises GatewayError."""
         run.is_owed = run.is_owed or stored.state == "unknown"
-        steps = await self.store.steps(stored.id, tenant=stored.tenant)
+        steps = await self.store.list_steps(stored.id, tenant=stored.tenant)
         if stored.kind == "workflow":
             return Done(_build_workflow_result(stored, steps), stored.id, stored.state)
         if not steps:
@@ -316,7 +316,7 @@ class ToolCalls:
 
     async def _record_departure(self, run: CallRun, until_s: float) -> None:
         try:
-            await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
+            await self.store.note_waiting_request(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
         except StoreError as error:  # it counts as one that waits for some time yet
             log.error("run %s: that a client has left cannot be written down: %s", run.id, error)
 
@@ -333,7 +333,7 @@ class ToolCalls:
 def _build_exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
     """Return the exchange of a call, of a workflow with its parameters as they came."""
     caller, chain, workflow = wanted.identity.caller, lane.rules.chain, wanted.workflow
-    run_id = new_run_id()
+    run_id = generate_run_id()
     return Exchange(
         id=run_id,
         body={"messages": []},
@@ -416,4 +416,4 @@ def _build_run_error(stored: StoredRun) -> GatewayError:
     """Return the error that a run ended with."""
     if stored.error_code is None or stored.error is None:
         return build_interrupted_error(stored.id)
-    return GatewayError(stored.error_code, stored.error).after_effects()
+    return GatewayError(stored.error_code, stored.error).mark_after_effects()

@@ -21,7 +21,7 @@ def trace_run(handler: Handler, tracer: Tracer) -> Handler:
         trace = exchange.execution.trace
         if trace is None:
             above = CURRENT.get() if exchange.execution.resume is None else None
-            trace = RunTrace(tracer.below(above), time())
+            trace = RunTrace(tracer.open_child_span(above), time())
             exchange = replace(exchange, execution=replace(exchange.execution, trace=trace))
         CURRENT.set(trace.context)  # for all that the task of the run does
         try:

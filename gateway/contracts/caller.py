@@ -46,7 +46,7 @@ class Caller:
     bounds: KeyBounds = field(default=UNBOUNDED)
     approvals: Literal["turn", "hold", "reject"] | None = None
 
-    def together(self, conversation: bytes) -> bytes:
+    def get_cache_group(self, conversation: bytes) -> bytes:
         """Return what belongs at one endpoint, whose cache has its prompts: a conversation, else the requests of a key.
 
         Both lanes name a conversation by this. b"": the caller has no key and names no conversation.

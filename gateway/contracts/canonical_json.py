@@ -14,7 +14,7 @@ _CALL: Final = "twolane call 1"
 _DEFINITION: Final = "twolane definition 1"
 
 
-def canonical(arguments: Any) -> str:
+def write_canonical(arguments: Any) -> str:
     """Return the text of a JSON value. Never raises for values of orjson.loads or json.loads, however deeply nested."""
     try:
         return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
@@ -24,20 +24,20 @@ def canonical(arguments: Any) -> str:
 
 def call_sha256(tool: str, arguments: str) -> str:
     """Return the hash (hex) of a call: the tool's inside name and its arguments as canonical text."""
-    return _sha256(_CALL, tool, arguments)
+    return _hash_parts(_CALL, tool, arguments)
 
 
-def definition_sha256(name: str, description: str, parameters: Any, *, server: str = "") -> str:
+def hash_definition(name: str, description: str, parameters: Any, *, server: str = "") -> str:
     """Return the hash (hex) of a tool's definition. `server` is the `ToolSpec.server` of the MCP server's tool.
 
     `server` defines which parts count: the definition's spelling may differ at each start of the server.
     """
     if server:
-        return _sha256(_DEFINITION, name, server)
-    return _sha256(_DEFINITION, name, description, canonical(parameters), "")
+        return _hash_parts(_DEFINITION, name, server)
+    return _hash_parts(_DEFINITION, name, description, write_canonical(parameters), "")
 
 
-def _sha256(*parts: str) -> str:
+def _hash_parts(*parts: str) -> str:
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -57,7 +57,7 @@ def _serialize_iteratively(value: Any) -> str:
         elif isinstance(item, dict):
             stack.append((True, "}"))
             for i, key in reversed(list(enumerate(sorted(item)))):
-                stack += [(False, item[key]), (True, ("," if i else "") + _string(key) + ":")]
+                stack += [(False, item[key]), (True, ("," if i else "") + _write_string(key) + ":")]
             stack.append((True, "{"))
         elif isinstance(item, list):
             stack.append((True, "]"))
@@ -66,9 +66,9 @@ def _serialize_iteratively(value: Any) -> str:
             stack.append((True, "["))
         else:
             # orjson writes no whole number beyond 64 bits, and everything else as above.
-            written.append(_string(item) if isinstance(item, str | int) else orjson.dumps(item).decode())
+            written.append(_write_string(item) if isinstance(item, str | int) else orjson.dumps(item).decode())
     return "".join(written)
 
 
-def _string(value: str | int) -> str:
+def _write_string(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -30,12 +30,12 @@ _SHOWN_IN_JSON = re.compile(
 )
 
 
-def new_approval_id() -> str:
+def generate_approval_id() -> str:
     """Return `ap_` and 128 random bits as 26 characters of lower-case base32."""
     return "ap_" + base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
 
 
-def new_secret() -> str:
+def generate_secret() -> str:
     """Return 128 random bits in hex, for one approval."""
     return secrets.token_hex(16)
 

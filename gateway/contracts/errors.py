@@ -166,7 +166,7 @@ class GatewayError(Exception):
         """Return whether a request that failed so may be sent again, later or elsewhere."""
         return self.code in PASSING and not self.settled
 
-    def after_effects(self) -> "GatewayError":
+    def mark_after_effects(self) -> "GatewayError":
         """Return the same error for a run that has had effects already, with a status that no client retries."""
         error = GatewayError(self.code, self.message, param=self.param)
         error.facts, error.settled, error.fields = self.facts, True, self.fields
@@ -208,7 +208,7 @@ class UndecidedError(GatewayError):
         return self.refusal.copy()
 
 
-def not_allowed(message: str, methods: Iterable[str]) -> GatewayError:
+def build_not_allowed_error(message: str, methods: Iterable[str]) -> GatewayError:
     """Return the error of a method that a page does not support; `methods` are the supported ones."""
     error = GatewayError("method_not_allowed", message)
     error.fields = {"Allow": ", ".join(sorted(methods))}
@@ -231,7 +231,7 @@ def is_ending(error: BaseException) -> bool:
     return not isinstance(error, (Exception, *_PASSING))
 
 
-def survivable(error: BaseException, what: str) -> BaseException:
+def convert_fatal_error(error: BaseException, what: str) -> BaseException:
     """Return the error of plugin code, or ExitError in place of one that would end the event loop or a task."""
     if not is_ending(error):
         return error
@@ -241,7 +241,7 @@ def survivable(error: BaseException, what: str) -> BaseException:
 
 
 class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
-    """A guard around plugin code, which raises errors as `survivable` returns them.
+    """A guard around plugin code, which raises errors as `convert_fatal_error` returns them.
 
     It is a class, because each request passes several of these and a generator costs a microsecond more.
     """
@@ -255,7 +255,7 @@ class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is not None and (kept := survivable(error, self._what)) is not error:
+        if error is not None and (kept := convert_fatal_error(error, self._what)) is not error:
             raise kept
 
 

@@ -66,7 +66,7 @@ class CallProgress:
 class CallWatcher(Protocol):
     """The request that waits for a call of an MCP client (`Job.call`), in the process that runs it."""
 
-    def begins(self, step: str, *, number: int, total: int) -> None:
+    def on_step_begun(self, step: str, *, number: int, total: int) -> None:
         """Receive the name of a workflow's step that begins now; `number` steps of `total` are over."""
         ...
 
@@ -112,13 +112,13 @@ class ToolSteering:
 
     def allows(self, tool: str) -> bool:
         """Return whether the model may call the tool of this inside name, as far as the request says."""
-        if self.no_tools or (self.only_tools and not fits(tool, self.only_tools)):
+        if self.no_tools or (self.only_tools and not fits_any(tool, self.only_tools)):
             return False
-        return all(fits(tool, patterns) for patterns in self.within)
+        return all(fits_any(tool, patterns) for patterns in self.within)
 
     def asks_first(self, tool: str) -> bool:
         """Return whether the client wants a person to approve each call of the tool of this inside name."""
-        return bool(self.ask_first) and fits(tool, self.ask_first)
+        return bool(self.ask_first) and fits_any(tool, self.ask_first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,7 @@ class Exchange:
         return replace(self, execution=replace(self.execution, remarks=(*self.execution.remarks, *remarks)))
 
 
-def fits(tool: str, patterns: Sequence[str]) -> bool:
+def fits_any(tool: str, patterns: Sequence[str]) -> bool:
     """Return whether one of these names and globs means the tool. A name is compared first: there may be a thousand."""
     return tool in patterns or any(fnmatchcase(tool, pattern) for pattern in patterns if has_magic(pattern))
 

@@ -34,7 +34,7 @@ def is_model_match(model: str, pattern: str) -> bool:
     return fnmatchcase(_normalize_name(model), _normalize_name(pattern))
 
 
-def shared_name(globs: Iterable[str]) -> str:
+def build_shared_name(globs: Iterable[str]) -> str:
     """Return a name for all the models that exactly these globs of limits name."""
     return _AND.join(globs)
 

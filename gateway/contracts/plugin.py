@@ -33,7 +33,7 @@ class LoopLimits:
 class Runs(Protocol):
     """The part of the gateway that runs agent loops."""
 
-    def stage(self, limits: LoopLimits) -> Stage: ...
+    def build_stage(self, limits: LoopLimits) -> Stage: ...
 
 
 class ToolCatalog(Protocol):
@@ -46,7 +46,7 @@ class ToolCatalog(Protocol):
         """
         ...
 
-    def services(self) -> Sequence[Service]: ...
+    def list_services(self) -> Sequence[Service]: ...
 
     @property
     def version(self) -> str:
@@ -57,7 +57,7 @@ class ToolCatalog(Protocol):
 class PromptCatalog(Protocol):
     """Base prompts: the configured ones, which every tenant has, and the stored ones of each tenant."""
 
-    async def text(self, prompt_id: str, *, tenant: str) -> str | None: ...
+    async def read_text(self, prompt_id: str, *, tenant: str) -> str | None: ...
 
     @property
     def version(self) -> int:
@@ -134,15 +134,15 @@ class Reach:
 ToolFormat: TypeAlias = Literal["json", "native"]
 
 
-def _no_options(_config: object) -> Mapping[str, object]:
+def _list_no_options(_config: object) -> Mapping[str, object]:
     return {}
 
 
-def _nowhere(_config: object) -> Sequence[Reach]:
+def _reach_nothing(_config: object) -> Sequence[Reach]:
     return ()
 
 
-def _no_format(_config: object) -> ToolFormat | None:
+def _choose_no_format(_config: object) -> ToolFormat | None:
     return None
 
 
@@ -160,11 +160,11 @@ class Plugin(Generic[ConfigT, BuiltT]):
     #: Of a tool: the assessor that judges its calls, unless `risk.assessors` names another: its name, or itself.
     assessor: "str | Plugin[Any, RiskAssessor] | None" = None
     #: Of a tool: the settings of that assessor.
-    assessor_options: Callable[[ConfigT], Mapping[str, object]] = _no_options
+    assessor_options: Callable[[ConfigT], Mapping[str, object]] = _list_no_options
     #: Of a tool: further settings of that assessor where the tool examines the calls that the assessor lets run.
-    examined_options: Callable[[ConfigT], Mapping[str, object]] = _no_options
+    examined_options: Callable[[ConfigT], Mapping[str, object]] = _list_no_options
     #: Of a tool: the files and folders that it is given.
-    reaches: Callable[[ConfigT], Sequence[Reach]] = _nowhere
+    reaches: Callable[[ConfigT], Sequence[Reach]] = _reach_nothing
     #: Of a tool: settings with which it can be built on every machine, to list its tools.
     anywhere: Mapping[str, object] = field(default_factory=dict)
     #: Of an assessor: arguments that only the calls which it judges have.
@@ -181,7 +181,7 @@ class Plugin(Generic[ConfigT, BuiltT]):
     last: bool = False
     #: Of a stage: how the tools that it runs, or offers in the prompt, are called; None: it offers none. Where the two
     #: do not fit, its setting `tool_format` or `tools` is reported.
-    tool_format: Callable[[ConfigT], ToolFormat | None] = _no_format
+    tool_format: Callable[[ConfigT], ToolFormat | None] = _choose_no_format
     #: Of a store, whose name is the scheme of its URLs: what a URL means, relative to the folder of the configuration.
     address: Callable[[str, Path], StoreAddress] | None = None
 

@@ -17,12 +17,12 @@ MEANING: Final = (
 )
 
 
-def schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """Return the parameter in a JSON Schema."""
     return {"type": "string", "enum": list(LEVELS), "description": MEANING}
 
 
-def normal(level: object) -> object:
+def normalize_choice(level: object) -> object:
     """Return a text stripped and in lower case, everything else as it is: raising counts in any spelling."""
     return level.strip().lower() if isinstance(level, str) else level
 

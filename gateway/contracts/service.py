@@ -35,13 +35,13 @@ class ManagedService(ServiceSource, Protocol):
         """Stop the service, and return once nothing of it runs any more. Idempotent; `start` may follow."""
         ...
 
-    def condition(self) -> ServiceStatus: ...
+    def get_condition(self) -> ServiceStatus: ...
 
-    def definitions(self) -> Mapping[str, str]:
+    def list_definitions(self) -> Mapping[str, str]:
         """Return the SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
         ...
 
-    def document(self, tool: str) -> Json | None:
+    def find_document(self, tool: str) -> Json | None:
         """Return the definition of a tool for a person to compare; None: its last listing has no such tool.
 
         It has the fields `description`, `parameters`, `title`, `output_schema` and `annotations`. Texts are cleaned

@@ -33,7 +33,7 @@ class Reference:
     name: str
 
 
-def references(template: object) -> Iterator[Reference]:
+def iterate_references(template: object) -> Iterator[Reference]:
     """Yield the references in the texts of a JSON value (not in its keys), in order."""
     match template:
         case str():
@@ -41,10 +41,10 @@ def references(template: object) -> Iterator[Reference]:
                 yield Reference("params" if found[1] == "params" else "steps", found[2])
         case Mapping():
             for value in template.values():
-                yield from references(value)
+                yield from iterate_references(value)
         case list() | tuple():
             for value in template:
-                yield from references(value)
+                yield from iterate_references(value)
 
 
 def render_template(template: object, values: Values, *, limit_chars: int = FILLED_CHARS) -> object:
@@ -53,13 +53,13 @@ def render_template(template: object, values: Values, *, limit_chars: int = FILL
     A reference that is the whole text becomes the value itself. If that value is absent, so is the key or the item.
     Raises TooLongError.
     """
-    value = _TemplateRenderer(values, limit_chars).value(template)
+    value = _TemplateRenderer(values, limit_chars).render_value(template)
     return None if value is _ABSENT else value
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateValue:
-    """The value of a reference in a text; `text` is empty if it is absent."""
+    """The value of a reference in a text; `render_text` is empty if it is absent."""
 
     name: str  # as it was written: `params.x`
     value: object
@@ -67,16 +67,16 @@ class TemplateValue:
     absent: bool
 
 
-def pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | TemplateValue]:
+def split_pieces(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> list[str | TemplateValue]:
     """Return the literal texts of a template and the values between them, in order. Raises TooLongError."""
-    return list(_TemplateRenderer(values, limit_chars).pieces(template))
+    return list(_TemplateRenderer(values, limit_chars).iterate_pieces(template))
 
 
 #: Writes a text in the tool's language; no value becomes a part of its syntax. Raises ValueError, with the reason.
 Writer: TypeAlias = Callable[[Sequence[str | TemplateValue]], str]
 
 
-def filled_object(
+def fill_object(
     template: Mapping[str, object], values: Values, *, writers: Mapping[str, Writer] | None = None
 ) -> dict[str, object]:
     """Return the arguments of a tool as `render_template` does; a writer of `writers` writes the argument of its name.
@@ -88,13 +88,13 @@ def filled_object(
     for name, write in (writers or {}).items():
         text = template.get(name)
         if isinstance(text, str) and not _REFERENCE.fullmatch(text):
-            whole[name] = write(pieces(text, values))
+            whole[name] = write(split_pieces(text, values))
     return whole
 
 
 def fill_text(template: str, values: Values, *, limit_chars: int = FILLED_CHARS) -> str:
     """Return a text with its references replaced once, by texts; an absent value is empty. Raises TooLongError."""
-    return _TemplateRenderer(values, limit_chars).text(template)
+    return _TemplateRenderer(values, limit_chars).render_text(template)
 
 
 class _TemplateRenderer:
@@ -104,37 +104,37 @@ class _TemplateRenderer:
         self._values = values
         self._left = limit_chars
 
-    def value(self, template: object) -> object:
+    def render_value(self, template: object) -> object:
         """Return a JSON value with its references replaced; absent keys and items are left out."""
         match template:
             case str():
                 whole = _REFERENCE.fullmatch(template)
-                return self.text(template) if whole is None else self._get_whole_value(whole)
+                return self.render_text(template) if whole is None else self._get_whole_value(whole)
             case Mapping():
-                entries = ((key, self.value(inner)) for key, inner in template.items())
+                entries = ((key, self.render_value(inner)) for key, inner in template.items())
                 return {key: value for key, value in entries if value is not _ABSENT}
             case list() | tuple():
-                return [value for value in map(self.value, template) if value is not _ABSENT]
+                return [value for value in map(self.render_value, template) if value is not _ABSENT]
         return template
 
-    def text(self, template: str) -> str:
-        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces(template))
+    def render_text(self, template: str) -> str:
+        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.iterate_pieces(template))
 
-    def pieces(self, template: str) -> Iterator[str | TemplateValue]:
+    def iterate_pieces(self, template: str) -> Iterator[str | TemplateValue]:
         """Yield literal texts and values in turn. Raises TooLongError."""
         at = 0
         for found in _REFERENCE.finditer(template):
             yield self._count_text(template[at : found.start()])
             value = self._find_value(found)
             is_absent = value is _ABSENT
-            name, text = f"{found[1]}.{found[2]}", self._count_text(as_text(value))
+            name, text = f"{found[1]}.{found[2]}", self._count_text(format_value(value))
             yield TemplateValue(name, None if is_absent else value, text, is_absent)
             at = found.end()
         yield self._count_text(template[at:])
 
     def _get_whole_value(self, whole: re.Match[str]) -> object:
         value = self._find_value(whole)
-        self._count_text(as_text(value))
+        self._count_text(format_value(value))
         return value
 
     def _find_value(self, reference: re.Match[str]) -> object:
@@ -147,7 +147,7 @@ class _TemplateRenderer:
         return text
 
 
-def as_text(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as it stands within a text: a text itself, anything else as JSON; an absent value is empty."""
     if isinstance(value, str):
         return value

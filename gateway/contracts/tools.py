@@ -132,11 +132,11 @@ class ServiceSource(ToolSource, Protocol):
     A tool `t` of the service `s` is `s.t` to the gate, to the operator and in `call`.
     """
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         """Return the service as it is now."""
         ...
 
-    def spec(self, tool: str) -> ToolSpec | None:
+    def find_spec(self, tool: str) -> ToolSpec | None:
         """Return the definition of a tool of a running service, by the service's own name for it."""
         ...
 
@@ -191,7 +191,7 @@ _PLAIN = re.compile(f"[A-Za-z0-9_-]{{1,{MODEL_NAME_LIMIT}}}")
 _FOREIGN = re.compile("[^A-Za-z0-9_-]")
 
 
-def model_name(name: str) -> str:
+def encode_model_name(name: str) -> str:
     """Return `name` as models write it: `a.b` is `a__b`; other names get 8 hex digits to stay unique."""
     plain = name.replace(".", "__")
     if _PLAIN.fullmatch(plain):

@@ -30,7 +30,7 @@ def parse_bounded_seconds(value: object) -> float:
     return seconds
 
 
-def positive_seconds(value: object) -> float:
+def parse_positive_seconds(value: object) -> float:
     """Return the seconds of a duration: more than 0, up to `8760h`. Raises ValueError."""
     seconds = parse_seconds(value)
     if not 0 < seconds <= LONGEST_S:

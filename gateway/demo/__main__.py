@@ -7,7 +7,7 @@ import sys
 
 from gateway.demo.app import start_demo
 from gateway.demo.functions import NOTE
-from gateway.demo.words import words_table
+from gateway.demo.words import format_words_table
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--words", action="store_true", help="print what the model obeys, and leave")
     options = parser.parse_args()
     if options.words:
-        sys.stdout.write(f"{words_table()}\n{NOTE}")
+        sys.stdout.write(f"{format_words_table()}\n{NOTE}")
     else:
         asyncio.run(_serve(host=options.host, port=options.port))
 

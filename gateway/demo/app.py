@@ -17,8 +17,8 @@ from gateway.demo.dialect import DemoDialect
 from gateway.demo.embeddings import embed
 from gateway.demo.files import upload
 from gateway.demo.messages import MESSAGES
-from gateway.demo.models import model, model_list
-from gateway.demo.realtime import realtime
+from gateway.demo.models import describe_model, list_models
+from gateway.demo.realtime import serve_realtime
 from gateway.demo.responses import RESPONSES
 from gateway.demo.script import build_answer, count_tokens
 
@@ -67,7 +67,7 @@ async def start_demo(*, host: str = "127.0.0.1", port: int = 0) -> DemoModel:
 
 
 def create_app() -> web.Application:
-    app = web.Application(client_max_size=MAX_JSON_BYTES, middlewares=[_refusals])
+    app = web.Application(client_max_size=MAX_JSON_BYTES, middlewares=[_shape_errors])
     app.add_routes(
         [
             web.post("/v1/chat/completions", _build_answer_handler(CHAT)),
@@ -75,12 +75,12 @@ def create_app() -> web.Application:
             web.post("/v1/responses", _build_answer_handler(RESPONSES)),
             web.post("/v1/messages", _build_answer_handler(MESSAGES)),
             web.post("/v1/messages/count_tokens", _count_tokens),
-            web.post("/v1/embeddings", _embeddings),
-            web.post("/v1/files", _files),
-            web.get("/v1/models", _models),
-            web.get("/v1/models/{name:.+}", _model),
-            web.get("/v1/realtime", realtime),
-            web.get("/health", _health),
+            web.post("/v1/embeddings", _serve_embeddings),
+            web.post("/v1/files", _serve_files),
+            web.get("/v1/models", _serve_models),
+            web.get("/v1/models/{name:.+}", _serve_model),
+            web.get("/v1/realtime", serve_realtime),
+            web.get("/health", _serve_health),
         ]
     )
     return app
@@ -99,31 +99,31 @@ def _build_answer_handler(dialect: DemoDialect) -> Handler:
 
 
 async def _count_tokens(request: web.Request) -> web.Response:
-    return _json({"input_tokens": count_tokens(MESSAGES.read(read_body(await request.read())))})
+    return _build_json_answer({"input_tokens": count_tokens(MESSAGES.read(read_body(await request.read())))})
 
 
-async def _embeddings(request: web.Request) -> web.Response:
-    return _json(embed(read_body(await request.read())))
+async def _serve_embeddings(request: web.Request) -> web.Response:
+    return _build_json_answer(embed(read_body(await request.read())))
 
 
-async def _files(request: web.Request) -> web.Response:
-    return _json(await upload(request))
+async def _serve_files(request: web.Request) -> web.Response:
+    return _build_json_answer(await upload(request))
 
 
-async def _models(_: web.Request) -> web.Response:
-    return _json(model_list())
+async def _serve_models(_: web.Request) -> web.Response:
+    return _build_json_answer(list_models())
 
 
-async def _model(request: web.Request) -> web.Response:
-    return _json(model(request.match_info["name"]))
+async def _serve_model(request: web.Request) -> web.Response:
+    return _build_json_answer(describe_model(request.match_info["name"]))
 
 
-async def _health(_: web.Request) -> web.Response:
-    return _json({"status": "ok"})
+async def _serve_health(_: web.Request) -> web.Response:
+    return _build_json_answer({"status": "ok"})
 
 
 @web.middleware
-async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send every error in the shape of the API it belongs to."""
     headers: Mapping[str, str] = {}
     try:
@@ -136,7 +136,7 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
     except web.HTTPException as error:
         refusal = _translate_error(error, request=request)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-    return _json(_error_body(refusal, path=request.path), status=refusal.status, headers=headers)
+    return _build_json_answer(_build_error_body(refusal, path=request.path), status=refusal.status, headers=headers)
 
 
 def _translate_error(error: web.HTTPException, *, request: web.Request) -> RefusalError:
@@ -154,14 +154,14 @@ def _translate_error(error: web.HTTPException, *, request: web.Request) -> Refus
             return RefusalError(error.text or error.reason, status=status)
 
 
-def _error_body(refusal: RefusalError, *, path: str) -> Json:
+def _build_error_body(refusal: RefusalError, *, path: str) -> Json:
     """Return the error in OpenAI's shape, or Anthropic's on Anthropic's routes."""
-    error = refusal.error()
+    error = refusal.build_error()
     if not path.startswith("/v1/messages"):
         return {"error": error}
     kind = _ANTHROPIC_TYPES.get(refusal.status, "api_error" if refusal.status >= 500 else error["type"])
     return {"type": "error", "error": {"type": kind, "message": refusal.message}}
 
 
-def _json(payload: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def _build_json_answer(payload: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(body=orjson.dumps(payload), content_type="application/json", status=status, headers=headers)

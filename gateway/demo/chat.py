@@ -16,9 +16,9 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import DemoDialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, format_event
 from gateway.demo.functions import read_functions
-from gateway.demo.script import CREATED, DemoAnswer, pieces
+from gateway.demo.script import CREATED, DemoAnswer, split_pieces
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -54,34 +54,36 @@ def render(answer: DemoAnswer) -> Json:
             for index, call in enumerate(answer.calls)
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish}
-    return {**_head(answer, kind="chat.completion"), "choices": [choice], "usage": usage(answer)}
+    return {**_build_head(answer, kind="chat.completion"), "choices": [choice], "usage": build_usage(answer)}
 
 
-def frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
-    head = _head(answer, kind="chat.completion.chunk")
+def iterate_frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
+    head = _build_head(answer, kind="chat.completion.chunk")
     if conversation.include_usage:
         head["usage"] = None
 
-    def frame(delta: Json, finish: str | None = None) -> bytes:
-        return sse({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]})
+    def format_frame(delta: Json, finish: str | None = None) -> bytes:
+        return format_event(
+            {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+        )
 
-    yield frame({"role": "assistant", "content": None if answer.calls else "", "refusal": None})
+    yield format_frame({"role": "assistant", "content": None if answer.calls else "", "refusal": None})
     for piece in answer.thoughts:
-        yield frame({"reasoning_content": piece})
+        yield format_frame({"reasoning_content": piece})
     for piece in answer.text:
-        yield frame({"content": piece})
+        yield format_frame({"content": piece})
     for index, call in enumerate(answer.calls):
         opening = {**_call_head(answer, index=index), "function": {"name": call.name, "arguments": ""}}
-        yield frame({"tool_calls": [{"index": index, **opening}]})
-        for piece in pieces(call.arguments):
-            yield frame({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield frame({}, answer.finish)
+        yield format_frame({"tool_calls": [{"index": index, **opening}]})
+        for piece in split_pieces(call.arguments):
+            yield format_frame({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield format_frame({}, answer.finish)
     if conversation.include_usage:
-        yield sse({**head, "choices": [], "usage": usage(answer)})
+        yield format_event({**head, "choices": [], "usage": build_usage(answer)})
     yield DONE
 
 
-def usage(answer: DemoAnswer) -> Json:
+def build_usage(answer: DemoAnswer) -> Json:
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -111,7 +113,7 @@ def _read_calls(calls: object) -> ConversationEntry:
     return ConversationEntry("call" if all(is_json(text) for text in arguments) else "broken_call", tuple(arguments))
 
 
-def _head(answer: DemoAnswer, *, kind: str) -> Json:
+def _build_head(answer: DemoAnswer, *, kind: str) -> Json:
     return {"id": f"chatcmpl-{answer.digest[:24]}", "object": kind, "created": CREATED, "model": answer.model}
 
 
@@ -119,4 +121,4 @@ def _call_head(answer: DemoAnswer, *, index: int) -> Json:
     return {"id": call_id("call", digest=answer.digest, index=index), "type": "function"}
 
 
-CHAT: Final = DemoDialect(read=read, render=render, frames=frames)
+CHAT: Final = DemoDialect(read=read, render=render, frames=iterate_frames)

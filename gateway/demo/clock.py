@@ -12,18 +12,18 @@ from pydantic import Field
 Offset = Annotated[float, Field(gt=-24, lt=24, description="Hours east of Greenwich; 0 is UTC.")]
 
 
-def clock() -> MCPServer:
+def build_clock_server() -> MCPServer:
     """Return the server with its one tool."""
     # It would log each request on standard error.
     server = MCPServer("clock", log_level="ERROR")
-    server.add_tool(now, description="Tells date and time, to the second.", structured_output=False)
+    server.add_tool(tell_time, description="Tells date and time, to the second.", structured_output=False)
     return server
 
 
-def now(utc_offset_hours: Offset = 0.0) -> str:
+def tell_time(utc_offset_hours: Offset = 0.0) -> str:
     """Return the time in ISO 8601."""
     return datetime.now(UTC).astimezone(timezone(timedelta(hours=utc_offset_hours))).isoformat(timespec="seconds")
 
 
 if __name__ == "__main__":
-    clock().run()
+    build_clock_server().run()

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.demo.chat import DONE, usage, wants_usage
+from gateway.demo.chat import DONE, build_usage, wants_usage
 from gateway.demo.conversation import Conversation, ConversationEntry, Json, RefusalError, read_conversation
-from gateway.demo.dialect import DemoDialect, sse
+from gateway.demo.dialect import DemoDialect, format_event
 from gateway.demo.script import CREATED, DemoAnswer
 
 
@@ -24,19 +24,21 @@ def read(body: Json) -> Conversation:
 
 
 def render(answer: DemoAnswer) -> Json:
-    return {**_completion(answer, text="".join(answer.text), finish=answer.finish), "usage": usage(answer)}
+    return {**_build_completion(answer, text="".join(answer.text), finish=answer.finish), "usage": build_usage(answer)}
 
 
-def frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
+def iterate_frames(answer: DemoAnswer, conversation: Conversation) -> Iterator[bytes]:
     for piece in answer.text:
-        yield sse(_completion(answer, text=piece, finish=None))
-    yield sse(_completion(answer, text="", finish=answer.finish))
+        yield format_event(_build_completion(answer, text=piece, finish=None))
+    yield format_event(_build_completion(answer, text="", finish=answer.finish))
     if conversation.include_usage:
-        yield sse({**_completion(answer, text="", finish=None), "choices": [], "usage": usage(answer)})
+        yield format_event(
+            {**_build_completion(answer, text="", finish=None), "choices": [], "usage": build_usage(answer)}
+        )
     yield DONE
 
 
-def _completion(answer: DemoAnswer, *, text: str, finish: str | None) -> Json:
+def _build_completion(answer: DemoAnswer, *, text: str, finish: str | None) -> Json:
     return {
         "id": f"cmpl-{answer.digest[:24]}",
         "object": "text_completion",
@@ -46,4 +48,4 @@ def _completion(answer: DemoAnswer, *, text: str, finish: str | None) -> Json:
     }
 
 
-COMPLETIONS: Final = DemoDialect(read=read, render=render, frames=frames)
+COMPLETIONS: Final = DemoDialect(read=read, render=render, frames=iterate_frames)

@@ -30,7 +30,7 @@ class RefusalError(Exception):
         self.code = code
         self.param = param
 
-    def error(self) -> Json:
+    def build_error(self) -> Json:
         """Return the error object of OpenAI's API."""
         kind = "server_error" if self.status >= 500 else _ERROR_TYPES.get(self.status, "invalid_request_error")
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}

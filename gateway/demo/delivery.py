@@ -32,7 +32,9 @@ async def deliver(
     if conversation.stream:
         frames = dialect.frames(answer, conversation)
         stream = web.StreamResponse(headers={**identity, **_STREAM})
-        return await _send(first_half(list(frames)) if ask.cut else frames, response=stream, request=request, ask=ask)
+        return await _send(
+            cut_first_half(list(frames)) if ask.cut else frames, response=stream, request=request, ask=ask
+        )
     body = orjson.dumps(dialect.render(answer))
     if not ask.cut:
         return web.Response(body=body, headers={**identity, **_PLAIN})
@@ -49,7 +51,7 @@ async def pace_parts(parts: Iterable[Part], *, gap_s: float) -> AsyncIterator[Pa
         yield part
 
 
-def first_half(whole: Sequence[Part]) -> Sequence[Part]:
+def cut_first_half(whole: Sequence[Part]) -> Sequence[Part]:
     return whole[: len(whole) // 2]
 
 

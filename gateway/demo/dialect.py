@@ -18,7 +18,7 @@ class DemoDialect:
     frames: Callable[[DemoAnswer, Conversation], Iterator[bytes]]
 
 
-def sse(payload: Json, *, event: str | None = None) -> bytes:
+def format_event(payload: Json, *, event: str | None = None) -> bytes:
     """Return one event of a stream."""
     name = b"" if event is None else b"event: " + event.encode() + b"\n"
     return name + b"data: " + orjson.dumps(payload) + b"\n\n"

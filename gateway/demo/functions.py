@@ -42,11 +42,13 @@ class Functions:
 
     def find_call(self, message: str, *, by_words: bool) -> ScriptedCall | None:
         """Return the call of the first function that the message names with a word, else of a forced one."""
-        words = _long_words(message) if by_words and self.offered else frozenset()
-        fitting = (function for function in self.offered if words & _long_words(function.name))
+        words = _list_long_words(message) if by_words and self.offered else frozenset()
+        fitting = (function for function in self.offered if words & _list_long_words(function.name))
         function = next(fitting, self.offered[0] if self.forced and self.offered else None)
         return (
-            None if function is None else ScriptedCall(function.name, _arguments(function.parameters, message=message))
+            None
+            if function is None
+            else ScriptedCall(function.name, _choose_arguments(function.parameters, message=message))
         )
 
 
@@ -58,23 +60,23 @@ def read_functions(tools: object, *, choice: object) -> Functions:
 
     The fields of a tool stand beside its type, as in responses, or in an object named by it, as in chat completions.
     """
-    offered = tuple(_functions(tools))
+    offered = tuple(_list_functions(tools))
     if not isinstance(choice, dict):
         return NO_FUNCTIONS if choice == "none" else Functions(offered, forced=choice == "required")
-    choice = _flat(choice)
+    choice = _flatten_tool(choice)
     match choice.get("type"):
         case "function":
             return Functions(_filter_named(offered, [choice]), forced=True)
         case "allowed_tools":
             return Functions(
-                _filter_named(offered, _objects(choice.get("tools"))), forced=choice.get("mode") == "required"
+                _filter_named(offered, _list_objects(choice.get("tools"))), forced=choice.get("mode") == "required"
             )
         case _:
             return NO_FUNCTIONS  # the choice is a tool of another kind
 
 
-def _functions(tools: object) -> Iterator[Function]:
-    for tool in _objects(tools):
+def _list_functions(tools: object) -> Iterator[Function]:
+    for tool in _list_objects(tools):
         name, parameters = tool.get("name"), tool.get("parameters")
         if tool.get("type") == "function" and isinstance(name, str):
             yield Function(name, parameters if isinstance(parameters, dict) else {})
@@ -85,43 +87,43 @@ def _filter_named(offered: Sequence[Function], tools: Sequence[Schema]) -> tuple
     return tuple(function for function in offered if function.name in names)
 
 
-def _objects(tools: object) -> list[Schema]:
-    return [_flat(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+def _list_objects(tools: object) -> list[Schema]:
+    return [_flatten_tool(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
 
 
-def _flat(tool: Schema) -> Schema:
+def _flatten_tool(tool: Schema) -> Schema:
     kind = tool.get("type")
     inner = tool.get(kind) if isinstance(kind, str) else None
     return {**inner, "type": kind} if isinstance(inner, dict) else tool
 
 
-def _long_words(text: str) -> frozenset[str]:
+def _list_long_words(text: str) -> frozenset[str]:
     """Return the words of a text or a name that are long enough to show its subject."""
     return frozenset(word.casefold() for word in _LONG_WORD.findall(_CAMEL_SEAM.sub(" ", text)))
 
 
-def _arguments(parameters: Schema, *, message: str) -> str:
+def _choose_arguments(parameters: Schema, *, message: str) -> str:
     properties, required = parameters.get("properties"), parameters.get("required")
     schemas = properties if isinstance(properties, dict) else {}
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    return orjson.dumps({name: _value(schemas.get(name), message=message) for name in names}).decode()
+    return orjson.dumps({name: _choose_value(schemas.get(name), message=message) for name in names}).decode()
 
 
-def _value(schema: object, *, message: str) -> object:
+def _choose_value(schema: object, *, message: str) -> object:
     """Return a value that fits the schema, for a parameter without a type the text that a string gets."""
     if not isinstance(schema, dict):
-        return _subject(message)
+        return _find_subject(message)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
-        return _first(schema["enum"])
+        return _choose_first(schema["enum"])
     if "anyOf" in schema:
-        return _value(_first(schema["anyOf"]), message=message)
-    match _first(schema.get("type")):
+        return _choose_value(_choose_first(schema["anyOf"]), message=message)
+    match _choose_first(schema.get("type")):
         case "integer":
-            return _number(schema, whole=True)
+            return _choose_number(schema, whole=True)
         case "number":
-            return _number(schema, whole=False)
+            return _choose_number(schema, whole=False)
         case "boolean":
             return True
         case "array":
@@ -131,14 +133,14 @@ def _value(schema: object, *, message: str) -> object:
         case "null":
             return None
         case _:
-            return _subject(message)
+            return _find_subject(message)
 
 
-def _first(alternatives: object) -> object:
+def _choose_first(alternatives: object) -> object:
     return alternatives[0] if isinstance(alternatives, list) and alternatives else alternatives
 
 
-def _number(schema: Schema, *, whole: bool) -> float:
+def _choose_number(schema: Schema, *, whole: bool) -> float:
     """Return 1, or the bound of the schema that is next to it."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(low, int | float) and low > 1:
@@ -148,7 +150,7 @@ def _number(schema: Schema, *, whole: bool) -> float:
     return 1
 
 
-def _subject(message: str) -> str:
+def _find_subject(message: str) -> str:
     """Return the longest run of capitalised words that does not begin the message, else the message."""
     first = _WORD.search(message)
     runs: list[slice] = []

@@ -17,9 +17,9 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import DemoDialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, format_event
 from gateway.demo.functions import Functions, read_functions
-from gateway.demo.script import DemoAnswer, Finish, pieces
+from gateway.demo.script import DemoAnswer, Finish, split_pieces
 from gateway.demo.words import ScriptedCall
 
 _STOP_REASONS: Final[Mapping[Finish, str]] = MappingProxyType(
@@ -39,23 +39,23 @@ def read(body: Json) -> Conversation:
 
 def render(answer: DemoAnswer) -> Json:
     return {
-        **_message(answer, output_tokens=answer.completion_tokens),
-        "content": [block for block, _ in _blocks(answer)],
+        **_build_message(answer, output_tokens=answer.completion_tokens),
+        "content": [block for block, _ in _build_blocks(answer)],
         "stop_reason": _STOP_REASONS[answer.finish],
     }
 
 
-def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
-    yield _frame("message_start", message=_message(answer, output_tokens=0))
-    yield _frame("ping")
-    for index, (block, deltas) in enumerate(_blocks(answer)):
-        yield _frame("content_block_start", index=index, content_block=_without_content(block))
+def iterate_frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
+    yield _format_frame("message_start", message=_build_message(answer, output_tokens=0))
+    yield _format_frame("ping")
+    for index, (block, deltas) in enumerate(_build_blocks(answer)):
+        yield _format_frame("content_block_start", index=index, content_block=_strip_content(block))
         for delta in deltas:
-            yield _frame("content_block_delta", index=index, delta=delta)
-        yield _frame("content_block_stop", index=index)
+            yield _format_frame("content_block_delta", index=index, delta=delta)
+        yield _format_frame("content_block_stop", index=index)
     ending = {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
-    yield _frame("message_delta", delta=ending, usage={"output_tokens": answer.completion_tokens})
-    yield _frame("message_stop")
+    yield _format_frame("message_delta", delta=ending, usage={"output_tokens": answer.completion_tokens})
+    yield _format_frame("message_stop")
 
 
 def _read_functions(body: Json) -> Functions:
@@ -66,10 +66,10 @@ def _read_functions(body: Json) -> Functions:
         for tool in (tools if isinstance(tools, list) else ())
         if isinstance(tool, dict) and "input_schema" in tool
     ]
-    return read_functions(functions, choice=_choice(body.get("tool_choice")))
+    return read_functions(functions, choice=_convert_choice(body.get("tool_choice")))
 
 
-def _choice(choice: object) -> object:
+def _convert_choice(choice: object) -> object:
     """Return the choice of a tool as OpenAI's APIs write it."""
     if not isinstance(choice, dict):
         return None
@@ -107,7 +107,7 @@ def _read_result(block: Json) -> tuple[str, ...]:
     return read_texts(block.get("content"), param="messages")
 
 
-def _message(answer: DemoAnswer, *, output_tokens: int) -> Json:
+def _build_message(answer: DemoAnswer, *, output_tokens: int) -> Json:
     return {
         "id": f"msg_{answer.digest[:24]}",
         "type": "message",
@@ -125,7 +125,7 @@ def _message(answer: DemoAnswer, *, output_tokens: int) -> Json:
     }
 
 
-def _blocks(answer: DemoAnswer) -> list[tuple[Json, list[Json]]]:
+def _build_blocks(answer: DemoAnswer) -> list[tuple[Json, list[Json]]]:
     """Return the finished blocks, each with the deltas that a stream builds it from."""
     blocks: list[tuple[Json, list[Json]]] = []
     if answer.thoughts:
@@ -140,13 +140,15 @@ def _blocks(answer: DemoAnswer) -> list[tuple[Json, list[Json]]]:
             "type": "tool_use",
             "id": call_id("toolu", digest=answer.digest, index=index),
             "name": call.name,
-            "input": _input(call),
+            "input": _parse_input(call),
         }
-        blocks.append((use, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(call.arguments)]))
+        blocks.append(
+            (use, [{"type": "input_json_delta", "partial_json": piece} for piece in split_pieces(call.arguments)])
+        )
     return blocks
 
 
-def _without_content(block: Json) -> Json:
+def _strip_content(block: Json) -> Json:
     """Return the block as the stream announces it, without content."""
     match block["type"]:
         case "thinking":
@@ -157,7 +159,7 @@ def _without_content(block: Json) -> Json:
             return {**block, "input": {}}
 
 
-def _input(call: ScriptedCall) -> Json:
+def _parse_input(call: ScriptedCall) -> Json:
     """Return the arguments as the object that this API wants; broken arguments are wrapped in one."""
     if not is_json(call.arguments):
         return {_BROKEN: call.arguments}
@@ -165,8 +167,8 @@ def _input(call: ScriptedCall) -> Json:
     return arguments
 
 
-def _frame(kind: str, **fields: object) -> bytes:
-    return sse({"type": kind, **fields}, event=kind)
+def _format_frame(kind: str, **fields: object) -> bytes:
+    return format_event({"type": kind, **fields}, event=kind)
 
 
-MESSAGES: Final = DemoDialect(read=read, render=render, frames=frames)
+MESSAGES: Final = DemoDialect(read=read, render=render, frames=iterate_frames)

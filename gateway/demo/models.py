@@ -8,11 +8,11 @@ from gateway.demo.script import CREATED
 MODELS: Final = ("demo", "demo-embedding")
 
 
-def model_list() -> Json:
-    return {"object": "list", "data": [model(name) for name in MODELS]}
+def list_models() -> Json:
+    return {"object": "list", "data": [describe_model(name) for name in MODELS]}
 
 
-def model(name: str) -> Json:
+def describe_model(name: str) -> Json:
     if name not in MODELS:
         raise RefusalError(
             f"The model {name!r} does not exist. Use one of: {', '.join(MODELS)}.",

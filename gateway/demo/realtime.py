@@ -17,7 +17,7 @@ from gateway.demo.conversation import (
     read_body,
     read_texts,
 )
-from gateway.demo.delivery import cut_connection, first_half, pace_parts
+from gateway.demo.delivery import cut_connection, cut_first_half, pace_parts
 from gateway.demo.script import DemoAnswer, build_answer, refuse_when_asked
 from gateway.demo.words import PromptAsk
 
@@ -25,7 +25,7 @@ MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 SUBPROTOCOLS: Final = ("realtime",)
 
 
-async def realtime(request: web.Request) -> web.WebSocketResponse:
+async def serve_realtime(request: web.Request) -> web.WebSocketResponse:
     """Serve one session, until the client closes it or an answer is cut."""
     socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MAX_EVENT_BYTES)
     await socket.prepare(request)
@@ -37,7 +37,7 @@ async def realtime(request: web.Request) -> web.WebSocketResponse:
                 break
             ask, events = session.receive(message.data)
             await asyncio.sleep(ask.delay_s)
-            async for event in pace_parts(first_half(events) if ask.cut else events, gap_s=ask.gap_s):
+            async for event in pace_parts(cut_first_half(events) if ask.cut else events, gap_s=ask.gap_s):
                 await socket.send_str(_dump_event(event))
             if ask.cut:
                 cut_connection(request)
@@ -65,7 +65,7 @@ class RealtimeSession:
         }
 
     def build_session_event(self) -> Json:
-        return self._event("session.created", session=self._session)
+        return self._build_event("session.created", session=self._session)
 
     def receive(self, raw: str | bytes) -> tuple[PromptAsk, list[Json]]:
         """Return the events that answer one event of the client, and the ask that sets how they are sent."""
@@ -78,7 +78,7 @@ class RealtimeSession:
                 case "conversation.item.create":
                     return PromptAsk(), [self._add_item(event)]
                 case "response.create":
-                    answer = self._answer()
+                    answer = self._answer_event()
                     refuse_when_asked(answer)
                     return answer.ask, self._respond(answer)
                 case kind:
@@ -88,20 +88,22 @@ class RealtimeSession:
                         param="type",
                     )
         except RefusalError as refusal:
-            return PromptAsk(), [self._event("error", error={**refusal.error(), "event_id": event.get("event_id")})]
+            return PromptAsk(), [
+                self._build_event("error", error={**refusal.build_error(), "event_id": event.get("event_id")})
+            ]
 
     def _update(self, event: Json) -> Json:
         self._session = {**self._session, **_read_object(event, "session")}
-        return self._event("session.updated", session=self._session)
+        return self._build_event("session.updated", session=self._session)
 
     def _add_item(self, event: Json) -> Json:
         item = _read_object(event, "item")
         self._entries.append(_read_item(item))
         return self._build_item_event(
-            {"id": self._next_item_id(), "object": "realtime.item", "status": "completed", **item}
+            {"id": self._build_next_item_id(), "object": "realtime.item", "status": "completed", **item}
         )
 
-    def _answer(self) -> DemoAnswer:
+    def _answer_event(self) -> DemoAnswer:
         model, instructions = self._session["model"], self._session["instructions"]
         conversation = Conversation(
             model=model if isinstance(model, str) else "demo",
@@ -122,7 +124,7 @@ class RealtimeSession:
             "output_modalities": ["text"],
         }
         item: Json = {
-            "id": self._next_item_id(),
+            "id": self._build_next_item_id(),
             "object": "realtime.item",
             "type": "message",
             "role": "assistant",
@@ -139,25 +141,25 @@ class RealtimeSession:
         }
         self._entries.append(classify_text((text,)))
         return [
-            self._event("response.created", response=response),
-            self._event("response.output_item.added", **at, item=item),
+            self._build_event("response.created", response=response),
+            self._build_event("response.output_item.added", **at, item=item),
             self._build_item_event(item),
-            *(self._event("response.output_text.delta", **inside, delta=piece) for piece in answer.text),
-            self._event("response.output_text.done", **inside, text=text),
-            self._event("response.output_item.done", **at, item=done),
-            self._event(
+            *(self._build_event("response.output_text.delta", **inside, delta=piece) for piece in answer.text),
+            self._build_event("response.output_text.done", **inside, text=text),
+            self._build_event("response.output_item.done", **at, item=done),
+            self._build_event(
                 "response.done", response={**response, "status": "completed", "output": [done], "usage": usage}
             ),
         ]
 
     def _build_item_event(self, item: Json) -> Json:
         before, self._last_item_id = self._last_item_id, item["id"]
-        return self._event("conversation.item.created", previous_item_id=before, item=item)
+        return self._build_event("conversation.item.created", previous_item_id=before, item=item)
 
-    def _event(self, kind: str, **fields: object) -> Json:
+    def _build_event(self, kind: str, **fields: object) -> Json:
         return {"type": kind, "event_id": f"event_{next(self._event_numbers)}", **fields}
 
-    def _next_item_id(self) -> str:
+    def _build_next_item_id(self) -> str:
         return f"item_{next(self._item_numbers)}"
 
 

@@ -15,9 +15,9 @@ from gateway.demo.conversation import (
     read_list,
     read_texts,
 )
-from gateway.demo.dialect import DemoDialect, call_id, sse
+from gateway.demo.dialect import DemoDialect, call_id, format_event
 from gateway.demo.functions import read_functions
-from gateway.demo.script import CREATED, DemoAnswer, pieces
+from gateway.demo.script import CREATED, DemoAnswer, split_pieces
 
 
 def read(body: Json) -> Conversation:
@@ -32,25 +32,25 @@ def read(body: Json) -> Conversation:
 
 def render(answer: DemoAnswer) -> Json:
     status = "incomplete" if answer.finish == "length" else "completed"
-    return {**_response(answer, status=status), "output": _items(answer), "usage": _usage(answer)}
+    return {**_build_response(answer, status=status), "output": _build_items(answer), "usage": _build_usage(answer)}
 
 
-def frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
+def iterate_frames(answer: DemoAnswer, _: Conversation) -> Iterator[bytes]:
     number = itertools.count()
 
-    def frame(kind: str, **fields: object) -> bytes:
-        return sse({"type": kind, "sequence_number": next(number), **fields}, event=kind)
+    def format_frame(kind: str, **fields: object) -> bytes:
+        return format_event({"type": kind, "sequence_number": next(number), **fields}, event=kind)
 
-    opening = _response(answer, status="in_progress")
-    yield frame("response.created", response=opening)
-    yield frame("response.in_progress", response=opening)
-    for index, item in enumerate(_items(answer)):
-        yield frame("response.output_item.added", output_index=index, item=_without_content(item))
+    opening = _build_response(answer, status="in_progress")
+    yield format_frame("response.created", response=opening)
+    yield format_frame("response.in_progress", response=opening)
+    for index, item in enumerate(_build_items(answer)):
+        yield format_frame("response.output_item.added", output_index=index, item=_strip_content(item))
         for kind, fields in _build_item_events(item, answer=answer):
-            yield frame(kind, item_id=item["id"], output_index=index, **fields)
-        yield frame("response.output_item.done", output_index=index, item=item)
+            yield format_frame(kind, item_id=item["id"], output_index=index, **fields)
+        yield format_frame("response.output_item.done", output_index=index, item=item)
     closing = render(answer)
-    yield frame(f"response.{closing['status']}", response=closing)
+    yield format_frame(f"response.{closing['status']}", response=closing)
 
 
 def _read_item(item: Json) -> ConversationEntry | None:
@@ -75,7 +75,7 @@ def _read_item(item: Json) -> ConversationEntry | None:
     return None  # reasoning, references and what else the API may come to know
 
 
-def _response(answer: DemoAnswer, *, status: str) -> Json:
+def _build_response(answer: DemoAnswer, *, status: str) -> Json:
     incomplete = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
         "id": f"resp_{answer.digest[:24]}",
@@ -112,7 +112,7 @@ def _response(answer: DemoAnswer, *, status: str) -> Json:
     }
 
 
-def _usage(answer: DemoAnswer) -> Json:
+def _build_usage(answer: DemoAnswer) -> Json:
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -122,7 +122,7 @@ def _usage(answer: DemoAnswer) -> Json:
     }
 
 
-def _items(answer: DemoAnswer) -> list[Json]:
+def _build_items(answer: DemoAnswer) -> list[Json]:
     """Return the finished items of the output, in order."""
     items: list[Json] = []
     if answer.thoughts:
@@ -135,7 +135,7 @@ def _items(answer: DemoAnswer) -> list[Json]:
                 "type": "message",
                 "role": "assistant",
                 "status": "incomplete" if answer.finish == "length" else "completed",
-                "content": [_text_part("".join(answer.text))],
+                "content": [_build_text_part("".join(answer.text))],
             }
         )
     for index, call in enumerate(answer.calls):
@@ -152,7 +152,7 @@ def _items(answer: DemoAnswer) -> list[Json]:
     return items
 
 
-def _without_content(item: Json) -> Json:
+def _strip_content(item: Json) -> Json:
     """Return the item as the stream announces it, without content."""
     match item["type"]:
         case "reasoning":
@@ -175,19 +175,19 @@ def _build_item_events(item: Json, *, answer: DemoAnswer) -> Iterator[tuple[str,
             yield "response.reasoning_summary_part.done", {**at, "part": item["summary"][0]}
         case "message":
             at = {"content_index": 0}
-            yield "response.content_part.added", {**at, "part": _text_part("")}
+            yield "response.content_part.added", {**at, "part": _build_text_part("")}
             for piece in answer.text:
                 yield "response.output_text.delta", {**at, "delta": piece, "logprobs": []}
             yield "response.output_text.done", {**at, "text": item["content"][0]["text"], "logprobs": []}
             yield "response.content_part.done", {**at, "part": item["content"][0]}
         case _:
-            for piece in pieces(item["arguments"]):
+            for piece in split_pieces(item["arguments"]):
                 yield "response.function_call_arguments.delta", {"delta": piece}
             yield "response.function_call_arguments.done", {"name": item["name"], "arguments": item["arguments"]}
 
 
-def _text_part(text: str) -> Json:
+def _build_text_part(text: str) -> Json:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
-RESPONSES: Final = DemoDialect(read=read, render=render, frames=frames)
+RESPONSES: Final = DemoDialect(read=read, render=render, frames=iterate_frames)

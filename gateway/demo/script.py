@@ -39,7 +39,7 @@ class DemoAnswer:
     @property
     def completion_tokens(self) -> int:
         """Return the count of tokens: one for each piece."""
-        return len(self.thoughts) + len(self.text) + sum(len(pieces(call.arguments)) for call in self.calls)
+        return len(self.thoughts) + len(self.text) + sum(len(split_pieces(call.arguments)) for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class _Progress:
 
 def build_answer(conversation: Conversation, *, digest: str) -> DemoAnswer:
     """Return the answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
-    ask, since = _find_ask(_current_turn(conversation.entries), functions=conversation.functions)
+    ask, since = _find_ask(_select_current_turn(conversation.entries), functions=conversation.functions)
     if not conversation.native_calls:
         ask = replace(ask, native=False)
     progress = _read_progress(since)
-    calls = _calls(ask, progress=progress) if _has_calls(ask, progress=progress) else ()
+    calls = _choose_calls(ask, progress=progress) if _has_calls(ask, progress=progress) else ()
     native = calls if ask.native else ()
-    text = () if native else _text(ask, progress=progress, calls=calls)
+    text = () if native else _get_text(ask, progress=progress, calls=calls)
     finish: Finish = "tool_calls" if native else "stop"
     limit = conversation.max_tokens
     if limit is not None and limit < len(text):
@@ -68,7 +68,7 @@ def build_answer(conversation: Conversation, *, digest: str) -> DemoAnswer:
         ask=ask,
         digest=digest,
         model=conversation.model,
-        thoughts=pieces(THOUGHT) if ask.thinking == "field" else (),
+        thoughts=split_pieces(THOUGHT) if ask.thinking == "field" else (),
         text=text,
         calls=native,
         finish=finish,
@@ -89,12 +89,12 @@ def count_tokens(conversation: Conversation) -> int:
     return -(-sum(len(text.encode()) for entry in conversation.entries for text in entry.texts) // 4)
 
 
-def pieces(text: str) -> tuple[str, ...]:
+def split_pieces(text: str) -> tuple[str, ...]:
     """Return the text cut into the pieces of a stream: words, and long words at every twelfth character."""
     return tuple(_PIECE.findall(text))
 
 
-def _current_turn(entries: Sequence[ConversationEntry]) -> Sequence[ConversationEntry]:
+def _select_current_turn(entries: Sequence[ConversationEntry]) -> Sequence[ConversationEntry]:
     """Return the entries since the model's last answer that the user has replied to."""
     for index in range(len(entries) - 1, 0, -1):
         if entries[index - 1].kind == "answer" and entries[index].kind == "user":
@@ -179,21 +179,21 @@ def _has_calls(ask: PromptAsk, *, progress: _Progress) -> bool:
     return progress.rounds < ask.wanted_rounds and (ask.scripted or not progress.results)
 
 
-def _calls(ask: PromptAsk, *, progress: _Progress) -> tuple[ScriptedCall, ...]:
+def _choose_calls(ask: PromptAsk, *, progress: _Progress) -> tuple[ScriptedCall, ...]:
     """Return the calls of the next round."""
     calls = []
     for call in ask.calls or (DEFAULT_CALL,):
         arguments = call.arguments.replace(STEP, str(progress.rounds + 1))
         if ask.risk_level is not None:
             inside = arguments[1:-1].strip()
-            arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quote(ask.risk_level)}}}'
+            arguments = f'{{{inside}{", " if inside else ""}"risk_level": {_quote_text(ask.risk_level)}}}'
         if ask.native and _is_broken(ask, progress=progress):
             arguments = arguments[:-1]
         calls.append(ScriptedCall(call.name, arguments))
     return tuple(calls)
 
 
-def _text(ask: PromptAsk, *, progress: _Progress, calls: Sequence[ScriptedCall]) -> tuple[str, ...]:
+def _get_text(ask: PromptAsk, *, progress: _Progress, calls: Sequence[ScriptedCall]) -> tuple[str, ...]:
     if ask.events is not None and not calls:
         return tuple(f"word{number} " for number in range(1, ask.events + 1))
     text = (
@@ -201,7 +201,7 @@ def _text(ask: PromptAsk, *, progress: _Progress, calls: Sequence[ScriptedCall])
         if calls
         else _render_text_answer(ask, progress=progress)
     )
-    return pieces(f"<think>{THOUGHT}</think>\n{text}" if ask.thinking == "tag" else text)
+    return split_pieces(f"<think>{THOUGHT}</think>\n{text}" if ask.thinking == "tag" else text)
 
 
 def _render_prompted_calls(calls: Sequence[ScriptedCall], *, ask: PromptAsk, progress: _Progress) -> str:
@@ -209,7 +209,8 @@ def _render_prompted_calls(calls: Sequence[ScriptedCall], *, ask: PromptAsk, pro
     last = progress.rounds + 1 == ask.wanted_rounds
     terminate = "true" if ask.terminate and last else "false"
     written = [
-        f'{{"tool": {_quote(call.name)}, "parameters": {call.arguments}, "terminate": {terminate}}}' for call in calls
+        f'{{"tool": {_quote_text(call.name)}, "parameters": {call.arguments}, "terminate": {terminate}}}'
+        for call in calls
     ]
     text = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
     return text[:-1] if _is_broken(ask, progress=progress) else text
@@ -222,14 +223,14 @@ def _is_broken(ask: PromptAsk, *, progress: _Progress) -> bool:
 def _render_text_answer(ask: PromptAsk, *, progress: _Progress) -> str:
     """Return the text answer: the results of the last round when there are any, else the prompt's words."""
     if progress.results:
-        results = "\n".join(_clip(result) for result in progress.results)
+        results = "\n".join(_clip_text(result) for result in progress.results)
         return f"Demo model: round {progress.rounds} of tool calls is done. The result: {results}"
     if ask.summary:
-        return _clip(_summary(ask.rest))
-    return f'{GREETING} You said: "{_clip(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
+        return _clip_text(_summarise_result(ask.rest))
+    return f'{GREETING} You said: "{_clip_text(ask.rest)}"' if ask.rest else f"{GREETING} You said nothing."
 
 
-def _summary(text: str) -> str:
+def _summarise_result(text: str) -> str:
     """Return the first sentence after the first empty line; for a table, its number of rows and the first row."""
     below = text.partition("\n\n")[2].strip() or text
     try:
@@ -239,18 +240,18 @@ def _summary(text: str) -> str:
         sentence = _SENTENCE.match(below)
         return " ".join((sentence[0] if sentence is not None else below).split())
     if not columns and isinstance(changed := table.get("changed"), int):
-        return f"{_rows(changed)} changed."
+        return f"{_format_row_count(changed)} changed."
     first = f"; the first: {rows[0]}" if rows else ""
-    return f"{_rows(len(rows))} of {columns or 'nothing'}{first}."
+    return f"{_format_row_count(len(rows))} of {columns or 'nothing'}{first}."
 
 
-def _rows(count: int) -> str:
+def _format_row_count(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
 
 
-def _clip(text: str) -> str:
+def _clip_text(text: str) -> str:
     return text if len(text) <= _QUOTE_CHARS else f"{text[:_QUOTE_CHARS]}..."
 
 
-def _quote(text: str) -> str:
+def _quote_text(text: str) -> str:
     return orjson.dumps(text).decode()

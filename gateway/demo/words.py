@@ -74,13 +74,13 @@ class PromptWord:
 
 def read_ask(text: str) -> PromptAsk:
     """Read the words at the beginning of `text`; the text after them is the ask's `rest`."""
-    ask, at = PromptAsk(), _next_start(text, 0)
+    ask, at = PromptAsk(), _find_next_start(text, 0)
     while (step := _read_word(text, at, ask=ask)) is not None:
         ask, at = step
     return replace(ask, rest=text[at:].strip())
 
 
-def words_table() -> str:
+def format_words_table() -> str:
     """Return the words as a Markdown table, for the README."""
     rows = [f"| `{word.usage}` | {word.meaning} |" for word in WORDS]
     return "\n".join(["| words | what the demo model does |", "|---|---|", *rows]) + "\n"
@@ -91,21 +91,21 @@ def _read_word(text: str, at: int, *, ask: PromptAsk) -> tuple[PromptAsk, int] |
         found = word.pattern.match(text, at)
         if found is None:
             continue
-        end = _object_end(text, found.end()) if word.takes_object else found.end()
+        end = _find_object_end(text, found.end()) if word.takes_object else found.end()
         if end is None:
             continue
         changed = word.apply(ask, found[1] if word.pattern.groups else "", text[found.end() : end])
-        return replace(changed, scripted=True), _next_start(text, end)
+        return replace(changed, scripted=True), _find_next_start(text, end)
     return None
 
 
-def _next_start(text: str, at: int) -> int:
+def _find_next_start(text: str, at: int) -> int:
     while at < len(text) and (text[at].isspace() or text[at] in ",;"):
         at += 1
     return at
 
 
-def _object_end(text: str, at: int) -> int | None:
+def _find_object_end(text: str, at: int) -> int | None:
     """Return the end of the JSON object that starts at `at`, or None if there is none."""
     try:
         return json.JSONDecoder().raw_decode(text.replace(STEP, _STEP_STAND_IN), at)[1]
@@ -117,7 +117,7 @@ def _add_call(ask: PromptAsk, name: str, arguments: str) -> PromptAsk:
     return replace(ask, calls=(*ask.calls, ScriptedCall(name, arguments)))
 
 
-def _word(pattern: str) -> re.Pattern[str]:
+def _compile_word(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"\s+") + r"(?=[\s,;]|$)", re.IGNORECASE)
 
 
@@ -129,43 +129,43 @@ WORDS: Final[tuple[PromptWord, ...]] = (
     PromptWord(
         "slow S",
         "waits S seconds before the first byte",
-        _word(r"slow ([0-9]{1,6}(?:\.[0-9]{1,3})?)"),
+        _compile_word(r"slow ([0-9]{1,6}(?:\.[0-9]{1,3})?)"),
         lambda ask, seconds, _: replace(ask, delay_s=min(float(seconds), MAX_DELAY_S)),
     ),
     PromptWord(
         "drip MS",
         "waits MS milliseconds between two events of a stream",
-        _word(r"drip ([0-9]{1,6})"),
+        _compile_word(r"drip ([0-9]{1,6})"),
         lambda ask, milliseconds, _: replace(ask, gap_s=min(int(milliseconds) / 1000, MAX_DELAY_S)),
     ),
     PromptWord(
         "long N",
         "answers with N words, in a stream one event each; at most 10,000",
-        _word(r"long ([0-9]{1,6})"),
+        _compile_word(r"long ([0-9]{1,6})"),
         lambda ask, events, _: replace(ask, events=min(int(events), MAX_EVENTS)),
     ),
     PromptWord(
         "error CODE",
         "answers with this status (400 to 599) and an error body; 429 and 503 carry `Retry-After: 1`",
-        _word(r"error ([45][0-9]{2})"),
+        _compile_word(r"error ([45][0-9]{2})"),
         lambda ask, status, _: replace(ask, status=int(status)),
     ),
     PromptWord(
         "cut",
         "dies half-way through the body or the stream, without its end",
-        _word(r"cut"),
+        _compile_word(r"cut"),
         lambda ask, _argument, _object: replace(ask, cut=True),
     ),
     PromptWord(
         "think tag",
         "begins the text with a `<think>` block",
-        _word(r"think tag"),
+        _compile_word(r"think tag"),
         lambda ask, _argument, _object: replace(ask, thinking="tag"),
     ),
     PromptWord(
         "think",
         "thinks first, in the field of the API (`reasoning_content`, a reasoning item, a thinking block)",
-        _word(r"think"),
+        _compile_word(r"think"),
         lambda ask, _argument, _object: replace(ask, thinking="field"),
     ),
     PromptWord(
@@ -186,37 +186,37 @@ WORDS: Final[tuple[PromptWord, ...]] = (
     PromptWord(
         "steps N",
         "calls its tools in N rounds before it tells the result; alone it calls `execute_sql`",
-        _word(r"steps ([0-9]{1,6})"),
+        _compile_word(r"steps ([0-9]{1,6})"),
         lambda ask, rounds, _: replace(ask, rounds=int(rounds)),
     ),
     PromptWord(
         "terminate",
         'says `"terminate": true` in its last call',
-        _word(r"terminate"),
+        _compile_word(r"terminate"),
         lambda ask, _argument, _object: replace(ask, terminate=True),
     ),
     PromptWord(
         "risk_level LEVEL",
         "adds this `risk_level` to the parameters of its calls",
-        _word(r"risk_level ([^\s,;]{1,50})"),
+        _compile_word(r"risk_level ([^\s,;]{1,50})"),
         lambda ask, level, _: replace(ask, risk_level=level),
     ),
     PromptWord(
         "summarise",
         "answers with the first sentence of the text behind the first empty line, or with how many rows a query found",
-        _word(r"summari[sz]e"),
+        _compile_word(r"summari[sz]e"),
         lambda ask, _argument, _object: replace(ask, summary=True),
     ),
     PromptWord(
         "malformed N",
         "breaks the JSON of its first N calls, until as many complaints stand in the history",
-        _word(r"malformed ([0-9]{1,6})"),
+        _compile_word(r"malformed ([0-9]{1,6})"),
         lambda ask, times, _: replace(ask, broken=int(times)),
     ),
     PromptWord(
         "malformed",
         "breaks the JSON of its first call only",
-        _word(r"malformed"),
+        _compile_word(r"malformed"),
         lambda ask, _argument, _object: replace(ask, broken=1),
     ),
 )

@@ -5,27 +5,27 @@ from collections.abc import Sequence
 from gateway.contracts.storage.store import Json
 
 
-def delta(piece: Json) -> Json:
+def build_delta(piece: Json) -> Json:
     """Return a chunk with one piece of the answer."""
     return {"choices": [{"index": 0, "delta": piece}]}
 
 
-def event(context: Json) -> Json:
+def build_event(context: Json) -> Json:
     """Return a chunk with an event that the client gets beside the answer."""
-    return {**delta({}), "context": context}
+    return {**build_delta({}), "context": context}
 
 
 def build_call_chunks(tool_calls: Sequence[Json], *, reason: str) -> list[Json]:
     """Return the client's own calls; with the reason `function_call` the one call in its form before `tools`."""
     if reason != "function_call":
-        return [delta({"tool_calls": [call]}) for call in tool_calls]
-    return [delta({"function_call": call["function"]}) for call in tool_calls[:1]]
+        return [build_delta({"tool_calls": [call]}) for call in tool_calls]
+    return [build_delta({"function_call": call["function"]}) for call in tool_calls[:1]]
 
 
-def facts(context: Json) -> Json:
+def build_facts(context: Json) -> Json:
     """Return a chunk with facts about the whole answer, for its end."""
     return {"choices": [], "context": context}
 
 
-def finish(reason: str) -> Json:
+def build_finish(reason: str) -> Json:
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}

@@ -29,7 +29,7 @@ USER_TEXT_CHARS: Final = 20_000
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
 
-def client_tools(body: Mapping[str, object]) -> frozenset[str]:
+def list_client_tools(body: Mapping[str, object]) -> frozenset[str]:
     """Return the names of the tools that the client brought; an entry that is not a tool with a name is left out."""
     if "tools" not in body and "functions" not in body:
         return _NO_TOOLS
@@ -161,7 +161,7 @@ def _filter_objects(value: object) -> list[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def last_user_text(messages: object) -> str:
+def find_last_user_text(messages: object) -> str:
     """Return the text parts of the last user message, at most USER_TEXT_CHARS; "" for anything else."""
     if not isinstance(messages, list):
         return ""

@@ -95,15 +95,15 @@ class ParsedRequest:
 class AnswerStream(Protocol):
     """The frames of one streamed answer."""
 
-    def first(self) -> bytes:
+    def build_first_frame(self) -> bytes:
         """Return the frame that follows the head at once; b"": the API has none."""
         ...
 
-    def frames(self, chunk: Chunk) -> bytes:
+    def build_frames(self, chunk: Chunk) -> bytes:
         """Return the frames of a chunk; b"" for one that has nothing for the client."""
         ...
 
-    def keepalive(self) -> bytes:
+    def build_keepalive(self) -> bytes:
         """Return a frame for a silent time, such as a comment; b"": the API has none."""
         ...
 
@@ -111,24 +111,24 @@ class AnswerStream(Protocol):
         """Return the frames that end a whole answer."""
         ...
 
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+    def build_error_frames(self, error: GatewayError, *, request_id: str) -> bytes:
         """Return the frames that end an answer which failed after its head was sent."""
         ...
 
 
 class DialectAnswer(Protocol):
-    """The answer to one request: either `stream` is called, or `whole`, once."""
+    """The answer to one request: either `build_stream_writer` is called, or `build_whole`, once."""
 
     @property
     def usage(self) -> Json | None:
         """Return the tokens of the turn in the names of chat completions, once the answer is written."""
         ...
 
-    def stream(self) -> AnswerStream:
+    def build_stream_writer(self) -> AnswerStream:
         """Return the writer of a stream."""
         ...
 
-    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+    def build_whole(self, chunks: Sequence[Chunk]) -> bytes:
         """Return the JSON body of an answer that is not streamed."""
         ...
 
@@ -175,6 +175,6 @@ class Dialect(Protocol):
         """
         ...
 
-    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> DialectAnswer:
+    def build_writer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> DialectAnswer:
         """Return the writer of the answer. `run_id` is the id of the request, which ids of the answer are made of."""
         ...

@@ -47,7 +47,7 @@ class MessageFields:
         if isinstance(value, str):
             return self._filter_text((name,), value) or None
         if isinstance(value, dict):
-            return self._fields((name,), value) or None
+            return self._clean_fields((name,), value) or None
         if isinstance(value, list):
             return [self._filter_entry(name, entry) for entry in value] or None
         return value
@@ -60,22 +60,22 @@ class MessageFields:
                 rest.add(*_build_text_field(path, text))
         self._open.clear()
         self._first = dict(self._next)
-        return rest.whole()
+        return rest.get_whole()
 
     def _filter_entry(self, name: str, entry: object) -> object:
         """Return what may be shown of a list entry; later pieces continue one with an index."""
         if not isinstance(entry, dict) or (index := _find_index(entry)) is None:
-            return safe(entry)
+            return remove_approval_ids(entry)
         index += self._first.get(name, 0)
         self._next[name] = max(self._next.get(name, 0), index + 1)
-        return self._fields((name, index, entry.get("type")), {**entry, "index": index})
+        return self._clean_fields((name, index, entry.get("type")), {**entry, "index": index})
 
-    def _fields(self, path: tuple[object, ...], fields: Mapping[str, object]) -> Json:
+    def _clean_fields(self, path: tuple[object, ...], fields: Mapping[str, object]) -> Json:
         """Return the fields of an object without approval ids; texts continue in later pieces."""
         return {
             key: self._filter_text((*path, key), value)
             if isinstance(value, str) and key not in OPAQUE
-            else safe(value, key=key)
+            else remove_approval_ids(value, key=key)
             for key, value in fields.items()
         }
 
@@ -102,7 +102,7 @@ class FieldAccumulator:
         else:
             self._fields[name] = _join_pieces(known, value, key=name)
 
-    def whole(self) -> Json:
+    def get_whole(self) -> Json:
         """Return the fields so far."""
         return {name: _join_value(value) for name, value in self._fields.items()}
 
@@ -175,16 +175,16 @@ def _join_value(value: object) -> object:
     return value
 
 
-def safe(value: object, *, key: str = "", level: int = 0) -> object:
+def remove_approval_ids(value: object, *, key: str = "", level: int = 0) -> object:
     """Return a value without ids of approvals. Raises TooDeepError."""
     if level > _LEVELS:
         raise TooDeepError
     if isinstance(value, str):
         return value if key in OPAQUE else defuse(value)
     if isinstance(value, dict):
-        return {name: safe(inner, key=name, level=level + 1) for name, inner in value.items()}
+        return {name: remove_approval_ids(inner, key=name, level=level + 1) for name, inner in value.items()}
     if isinstance(value, list):
-        return [safe(entry, key=key, level=level + 1) for entry in value]
+        return [remove_approval_ids(entry, key=key, level=level + 1) for entry in value]
     return value
 
 

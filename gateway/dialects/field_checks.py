@@ -30,7 +30,7 @@ def mark_required(kind: Kind) -> Kind:
     return replace(kind, required=True)
 
 
-def short(limit: int) -> Kind:
+def build_short_text_kind(limit: int) -> Kind:
     """Return the kind of texts with 1 to `limit` characters."""
     return Kind(lambda value: type(value) is str and 0 < len(value) <= limit, f"text of 1 to {limit} characters")
 
@@ -41,7 +41,7 @@ def build_enum_kind(*texts: str) -> Kind:
     return Kind(lambda value: type(value) is str and value in known, f"one of {', '.join(texts)}")
 
 
-def whole(low: int, high: int | None = None) -> Kind:
+def build_whole_number_kind(low: int, high: int | None = None) -> Kind:
     """Return the kind of whole numbers from `low` to `high`, both included."""
     bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
     return Kind(
@@ -50,7 +50,7 @@ def whole(low: int, high: int | None = None) -> Kind:
     )
 
 
-def number(low: float, high: float) -> Kind:
+def build_number_kind(low: float, high: float) -> Kind:
     """Return the kind of numbers from `low` to `high`, both included."""
     return Kind(
         lambda value: type(value) in (int, float) and low <= value <= high,  # type: ignore[operator]
@@ -69,14 +69,16 @@ LIST: Final = Kind(lambda value: type(value) is list, "a list")
 TEXTS: Final = Kind(_is_string_list, "a list of texts")
 WHOLE: Final = Kind(lambda value: type(value) is int, "a whole number")
 ANYTHING: Final = Kind(lambda _: True, "a value")
-ID: Final = short(ID_CHARS)
+ID: Final = build_short_text_kind(ID_CHARS)
 NAME: Final = Kind(
     lambda value: type(value) is str and _NAME.fullmatch(value) is not None,
     f"1 to {ID_CHARS} letters, digits, '_' and '-'",
 )
 
 
-def check(place: str, value: Mapping[str, object], kinds: Mapping[str, Kind], *, closed: bool = False) -> None:
+def check_object_fields(
+    place: str, value: Mapping[str, object], kinds: Mapping[str, Kind], *, closed: bool = False
+) -> None:
     """Check the fields of an object at `place`, which is "" for the request. `closed`: it has no other fields.
 
     Raises GatewayError (missing_field, invalid_field, unknown_parameter).
@@ -84,7 +86,7 @@ def check(place: str, value: Mapping[str, object], kinds: Mapping[str, Kind], *,
     if closed:
         for name in value:
             if name not in kinds:
-                raise unknown(join_place(place, name[:ID_CHARS]))
+                raise build_unknown_field_error(join_place(place, name[:ID_CHARS]))
     for name, kind in kinds.items():
         if (given := value.get(name)) is not None:
             if not kind.accepts(given):
@@ -105,7 +107,7 @@ def join_place(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def unknown(place: str) -> GatewayError:
+def build_unknown_field_error(place: str) -> GatewayError:
     """Return the error of a field that the API does not have, in OpenAI's words."""
     return GatewayError("unknown_parameter", f"Unknown parameter: '{place}'.", param=place)
 

@@ -11,7 +11,7 @@ from gateway.contracts.storage.store import Json
 _LEVELS: Final = 254
 
 
-def json_object(content: bytes) -> Json:
+def parse_json_object(content: bytes) -> Json:
     """Return the object, which can be written again. Raises GatewayError (invalid_json)."""
     try:
         body = orjson.loads(content)

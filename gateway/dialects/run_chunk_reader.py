@@ -20,7 +20,7 @@ class TurnState:
     about: Json = field(default_factory=dict)  # other fields of the upstream's answer, and of its one choice
     about_choice: Json = field(default_factory=dict)
 
-    def take(self, chunk: Json) -> tuple[Json, Json | None]:
+    def take_chunk(self, chunk: Json) -> tuple[Json, Json | None]:
         """Return the delta of a chunk and its event, if any; finish reason and usage are noted for the end."""
         if isinstance(usage := chunk.get("usage"), dict):
             self.usage = usage

@@ -44,7 +44,7 @@ class TurnUsage:
         if self._model is None and isinstance(model := chunk.get("model"), str) and model:
             self._model = model
 
-    def chunk(self) -> Json:
+    def build_chunk(self) -> Json:
         """Return the chunk with the tokens of all calls so far, marked if one is estimated."""
         self.settle()
         usage = {
@@ -56,7 +56,7 @@ class TurnUsage:
         estimated = {"context": {"usage_estimated": True}} if self._estimated else {}
         return {"choices": [], "usage": usage, **estimated}
 
-    def snapshot(self) -> Json:
+    def take_snapshot(self) -> Json:
         """Return the tokens so far, for `restore`."""
         self.settle()
         told = {"prompt": self._prompt, "completion": self._completion, "details": self._details}

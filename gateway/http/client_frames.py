@@ -55,7 +55,7 @@ class _FrameFragments:
         self._opcode, self._fin = first & _OPCODE, first & _FIN
         self._mask = mask
 
-    def head(self, length: int, *, last: bool) -> bytes:
+    def build_head(self, length: int, *, last: bool) -> bytes:
         """Return the head of the next piece, which has `length` bytes."""
         first, mask, turn = self._opcode | self._fin * last, self._mask, length % _MASK_BYTES
         self._opcode, self._mask = 0, mask[turn:] + mask[:turn]
@@ -100,8 +100,9 @@ class _Messages:
 class ClientFrames:
     """The bytes of one client behind its handshake.
 
-    `most` is how many whole messages may be handed on until `done` is called for the oldest, and `limit_bytes` what
-    they may have together with the next one. A single message may be longer: its reader refuses it. None: no bound.
+    `most` is how many whole messages may be handed on until `finish_message` is called for the oldest, and
+    `limit_bytes` what they may have together with the next one. A single message may be longer: its reader refuses it.
+    None: no bound.
 
     `yields`: the rest waits for the next turn of the event loop. Call `feed` with b"" in it. `flooded`: the client sent
     too many small frames, and nothing more is handed on. `sweep` gives it room for further ones.
@@ -122,14 +123,14 @@ class ClientFrames:
         self.waits = self.yields = self.flooded = False
 
     def feed(self, data: bytes) -> bytes:
-        """Return what the reader gets now. The rest waits for `done`, for a turn, or for the rest of a frame's head."""
+        """Return what the reader gets now. The rest waits for `finish_message`, a turn, or the end of a head."""
         if self._broken:
             return b""
         if data:
             self._data, self._at = (self._data[self._at :] + data if self._data else data), 0
         return self._parse_frames()
 
-    def done(self) -> bytes:
+    def finish_message(self) -> bytes:
         """Forget the oldest message, which its page has handled. Return the bytes for the reader."""
         self._messages.forget_oldest()
         self.waits = False
@@ -163,12 +164,12 @@ class ClientFrames:
         taken = min(self._left, len(self._data) - self._at)
         self._left -= taken
         if self._divided is not None:
-            found.append(self._divided.head(taken, last=not self._left))
+            found.append(self._divided.build_head(taken, last=not self._left))
             found.append(self._data[self._at : self._at + taken])
             self._start = self._at + taken
         self._at += taken
         if not self._left:
-            self._frame_ended()
+            self._note_end_of_frame()
 
     def _skip_head(self, found: list[bytes]) -> bool:
         """Pass over a head. Return False if that must wait, or ends the connection."""
@@ -203,7 +204,7 @@ class ClientFrames:
         self._messages.open_bytes += length * is_data
         self._left = length
         if not length:
-            self._frame_ended()
+            self._note_end_of_frame()
         return True
 
     def _count_small_frame(self) -> bool:
@@ -212,7 +213,7 @@ class ClientFrames:
         self._broken = self.flooded = self._small_left < 0
         return not self.flooded
 
-    def _frame_ended(self) -> None:
+    def _note_end_of_frame(self) -> None:
         self._divided = None
         if self._ends:
             self._messages.end()

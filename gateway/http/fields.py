@@ -135,7 +135,7 @@ def cannot_become_lines(data: bytes) -> bool:
     )
 
 
-def members(lines: Iterable[Field]) -> list[bytes]:
+def list_members(lines: Iterable[Field]) -> list[bytes]:
     """Return the members of a list field in lower case, over all its lines."""
     return [member for m in b",".join([f.value for f in lines]).split(b",") if (member := m.strip(b" \t").lower())]
 

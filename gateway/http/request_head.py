@@ -26,7 +26,7 @@ from gateway.http.fields import (
     cannot_become_lines,
     group_by_name,
     is_chunked,
-    members,
+    list_members,
     parse_fields,
 )
 
@@ -88,7 +88,7 @@ class RequestHead:
         lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
         return b"".join([*lines, b"\r\n"])
 
-    def once(self, make: Callable[["RequestHead", *More], Made], *more: *More) -> Made:
+    def remember_derived(self, make: Callable[["RequestHead", *More], Made], *more: *More) -> Made:
         """Return what `make` makes of this head and `more`. It is made once for all heads that are equal.
 
         `make` uses the fields but for Content-Length: no length, no peer, no clock. What it makes is not changed.
@@ -98,7 +98,7 @@ class RequestHead:
             made = self.derived[make, *more] = make(self, *more)
         return made
 
-    def value(self, name: bytes) -> bytes | None:
+    def find_value(self, name: bytes) -> bytes | None:
         """Return the value of the first field of this lower-case name."""
         for field in self.fields:
             if field.name == name:
@@ -123,7 +123,7 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
     minor, named = int(line[4]), group_by_name(fields)
     target, host = _parse_target_and_host(line[2], _get_values(named, b"host"), minor=minor)
     length, chunked = _parse_framing(named, minor=minor)
-    connection = tuple(members(named.get(b"connection", ())))
+    connection = tuple(list_members(named.get(b"connection", ())))
     return RequestHead(
         method=line[1],
         target=target,

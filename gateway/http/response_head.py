@@ -26,7 +26,7 @@ from gateway.http.fields import (
     get_hop_fields,
     group_by_name,
     is_chunked,
-    members,
+    list_members,
     parse_fields,
 )
 
@@ -71,7 +71,7 @@ class ResponseHead:
     keep_alive: bool
     idle_timeout_s: float | None
 
-    def value(self, name: bytes) -> bytes | None:
+    def find_value(self, name: bytes) -> bytes | None:
         """Return the first value of a field by its lower-case name."""
         for field in self.fields:
             if field.name == name:
@@ -119,7 +119,7 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
         raise ResponseError(str(error)) from None
     minor, status, named = int(line[1]), int(line[2]), group_by_name(fields)
     framing, length = _parse_framing(named, minor=minor, status=status, method=method)
-    connection = members(named.get(b"connection", ()))
+    connection = list_members(named.get(b"connection", ()))
     keep_alive = b"close" not in connection and (minor == 1 or b"keep-alive" in connection)
     return ResponseHead(
         status=status,
@@ -199,7 +199,7 @@ def build_forwarded_head(
     `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
     itself sends no such field, since a browser takes no second Access-Control-Allow-Origin.
     """
-    connection = members(f for f in head.fields if f.name == b"connection")
+    connection = list_members(f for f in head.fields if f.name == b"connection")
     drop = HOP_BY_HOP | get_hop_fields(connection)
     if upgrade:
         drop -= {b"connection", b"upgrade"}
@@ -209,7 +209,7 @@ def build_forwarded_head(
     elif dechunked:
         drop |= {b"transfer-encoding"}
     lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
-    if sharing and head.value(b"access-control-allow-origin") is None:
+    if sharing and head.find_value(b"access-control-allow-origin") is None:
         lines += [f"{name}: {value}\r\n".encode() for name, value in sharing.items()]
     if close and not upgrade:
         lines.append(b"Connection: close\r\n")
@@ -218,7 +218,7 @@ def build_forwarded_head(
 
 
 def _declares_empty(head: ResponseHead) -> bool:
-    return (head.value(b"content-length") or b"1").strip(b"0") == b""
+    return (head.find_value(b"content-length") or b"1").strip(b"0") == b""
 
 
 def build_body(head: ResponseHead, *, payload_only: bool) -> Body:
@@ -251,7 +251,7 @@ def _parse_framing(
 
 def _parse_idle_timeout(lines: Iterable[Field]) -> float | None:
     """Return the `timeout` of a Keep-Alive field, in seconds."""
-    for member in members(lines):
+    for member in list_members(lines):
         if found := re.fullmatch(rb"timeout[ \t]*=[ \t]*\"?(\d{1,6})\"?", member):
             return float(found[1])
     return None

@@ -13,17 +13,17 @@ from gateway.http.response_head import ResponseHead
 _NUMBER: Final = re.compile(rb"[0-9]{1,60}(?:\.[0-9]{1,6})?")
 
 
-def wanted_pause_s(head: ResponseHead, *, now: datetime | None = None) -> float | None:
+def read_retry_after_s(head: ResponseHead, *, now: datetime | None = None) -> float | None:
     """Return the seconds for which the sender wants no further request, or None: it names none.
 
     `retry-after-ms` is OpenAI's, and read first, as its SDKs do. A date counts from the answer's own `Date`, so that no
     two clocks are compared. An answer without a `Date` leaves only the clock of this machine; `now` replaces it.
     """
     for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
-        value = head.value(name)
+        value = head.find_value(name)
         if value is not None and _NUMBER.fullmatch(value):
             return float(value) * unit_s
-    until, sent = head.value(b"retry-after"), head.value(b"date")
+    until, sent = head.find_value(b"retry-after"), head.find_value(b"date")
     if until is None:
         return None
     try:

@@ -73,6 +73,6 @@ def _read_value(line: bytes | bytearray) -> bytes:
     return bytes(line[5:]).removeprefix(b" ")
 
 
-def event(data: bytes) -> bytes:
+def format_event(data: bytes) -> bytes:
     """Return `data` as one event; it must have no line end (JSON has none)."""
     return b"data: " + data + b"\n\n"

@@ -50,16 +50,18 @@ def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
     if measure_depth(content) > DEPTH_LIMIT:
         raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_float)
+        value = json.loads(
+            text, object_pairs_hook=_build_object, parse_constant=_refuse_constant, parse_float=_parse_float
+        )
         orjson.dumps(value)
     except json.JSONDecodeError as error:
         raise StrictJsonError(f"{error.msg} (character {error.pos + 1})") from None
     except RepeatedKeyError:
         raise
     except StrictJsonError as error:
-        raise StrictJsonError(str(error), _fault(text)[1]) from None
+        raise StrictJsonError(str(error), _find_fault(text)[1]) from None
     except (ValueError, TypeError, RecursionError):
-        raise StrictJsonError(*_fault(text)) from None
+        raise StrictJsonError(*_find_fault(text)) from None
     return value
 
 
@@ -74,7 +76,9 @@ def read(content: bytes, *, most_values: int = VALUES_LIMIT) -> Any:
         try:
             value = orjson.loads(content)
             written = orjson.dumps(value)
-            if (written == content or _outline(written) == _outline(content)) and not _is_deep(content, value):
+            if (written == content or _strip_strings(written) == _strip_strings(content)) and not _is_deep(
+                content, value
+            ):
                 return value
         except (ValueError, TypeError):
             pass
@@ -87,7 +91,7 @@ def read(content: bytes, *, most_values: int = VALUES_LIMIT) -> Any:
 
 def check_keys(content: bytes) -> None:
     """Check that no object in a JSON text, which another parser has read, has a key twice. Raises RepeatedKeyError."""
-    json.loads(content.decode(), object_pairs_hook=_object, parse_int=len, parse_float=len)
+    json.loads(content.decode(), object_pairs_hook=_build_object, parse_int=len, parse_float=len)
 
 
 def measure_depth(content: bytes) -> int:
@@ -103,7 +107,7 @@ def measure_depth(content: bytes) -> int:
     return deepest
 
 
-def _outline(content: bytes) -> bytes:
+def _strip_strings(content: bytes) -> bytes:
     """Return what a JSON text has outside of its strings, without space."""
     return b"".join(piece.translate(None, _SPACE) for piece in iter_outline(content))
 
@@ -125,7 +129,7 @@ def _is_deep(content: bytes, value: object) -> bool:
     return depth >= DEPTH_LIMIT
 
 
-def _fault(text: str) -> tuple[str, str]:
+def _find_fault(text: str) -> tuple[str, str]:
     """Return the first value of a JSON text that no JSON holds: the reason, and its place."""
     try:
         waiting: list[tuple[object, _Place | None]] = [(json.loads(text), None)]
@@ -164,7 +168,7 @@ def _format_place(place: "_Place | None") -> str:
     return "".join(reversed(steps)).removeprefix(".")[:_PLACE_CHARS]
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -176,7 +180,7 @@ def _refuse_constant(name: str) -> Any:
     raise StrictJsonError(f"{name} is not JSON")
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
         raise StrictJsonError(_TOO_LARGE)

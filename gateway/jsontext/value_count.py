@@ -54,7 +54,7 @@ def holds_more(content: bytes, limit: int) -> bool:
     return len(content) > limit and any(count > limit for count in _iter_counts(content))
 
 
-def more_values(content: bytes, limit: int) -> Generator[None, None, bool]:
+def has_more_values(content: bytes, limit: int) -> Generator[None, None, bool]:
     """Return whether the text has more values than `limit`, as work in parts: where it yields, others may go on."""
     for count in _iter_counts(content):
         if count > limit:

@@ -11,22 +11,23 @@ the message ends.
 
 1. `start` connects the handler to a new facade and feeds it the head from our grammar (`render_origin_form`), and in
    the same piece what is here of the body.
-2. `request_received` feeds the rest of the body, measured by our own framing. Bytes behind it are held for the next
+2. `on_request_bytes` feeds the rest of the body, measured by our own framing. Bytes behind it are held for the next
    request. So the handler never sees a second message.
-3. The page prepares its answer. The hook `take_back` notes status and keep-alive in the transaction, then makes aiohttp
-   close after this answer. The Connection header was chosen before that, so the client does not see it.
+3. The page prepares its answer. The hook `restore_connection_header` notes status and keep-alive in the transaction,
+   then makes aiohttp close after this answer. The Connection header was chosen before that, so the client does not see
+   it.
 4. The handler writes. `_note_answer_end` follows the answer's length to learn whether it is whole.
-5. The handler closes the facade. `handler_closed` then runs in a later turn of the loop, discards the handler, and
-   gives the connection back with `turn_done`.
+5. The handler closes the facade. `on_handler_closed` then runs in a later turn of the loop, discards the handler, and
+   gives the connection back with `end_transaction`.
 
 Ends.
 - A write without a prepared answer is aiohttp's own error page: it refused what our grammar accepted. It is dropped,
-  since it repeats bytes of the request, and the client gets `bad_framing` (`handler_refused`).
+  since it repeats bytes of the request, and the client gets `bad_framing` (`on_handler_refused`).
 - A malformed or late body ends in `_end_with_error`: our error, if no answer has begun, then a lingering close.
 - A page that fails behind the head of its answer, or leaves it unfinished: the connection ends, so that the client
   sees that the answer is not whole.
-- 101 for a WebSocket (RFC 6455 section 4.2.2): once its head is written, `switch` puts a WebSocketTransaction in
-  the place of this one, with the same handler. A different answer behind the 101 aborts.
+- 101 for a WebSocket (RFC 6455 section 4.2.2): once its head is written, `switch_to_websocket` puts a
+  WebSocketTransaction in the place of this one, with the same handler. A different answer behind the 101 aborts.
 - A client that leaves behind a whole answer is accounted with its status, otherwise as one that left.
 
 Back pressure goes through both ways: the handler's `pause_reading` is the reason SENDING on the client, and a client
@@ -37,8 +38,8 @@ Dangers.
 - `abort` must not touch the client's transport: it only removes keep-alive and closes the facade.
 - A reference cycle of transaction and facade would wait for the garbage collector. So the transaction does not refer
   to its facade.
-- Callbacks come late: `handler_closed`, `handler_refused` and `_read_on` check that `client.transaction` is still this
-  one.
+- Callbacks come late: `on_handler_closed`, `on_handler_refused` and `_read_on` check that `client.transaction` is still
+  this one.
 
 https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1 https://www.rfc-editor.org/rfc/rfc6455#section-4.2.2
 """
@@ -78,7 +79,7 @@ class Facade(asyncio.Transport):
         self._turn = transaction
         self._client = client
         self._closed = False
-        self._on_close: Callable[[], None] = transaction.handler_closed
+        self._on_close: Callable[[], None] = transaction.on_handler_closed
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
         self._corked = False
         self._held = b""  # while it is corked
@@ -99,7 +100,7 @@ class Facade(asyncio.Transport):
         """Return whether the gateway is stopping, which makes this the last answer of its connection."""
         return self._client.listener.draining
 
-    def note(self, **facts: object) -> None:
+    def add_log_facts(self, **facts: object) -> None:
         """Add facts to the request's line in the access log; None values are left out."""
         self._turn.facts.update(facts)
 
@@ -115,12 +116,12 @@ class Facade(asyncio.Transport):
             self._send(data)
         return True
 
-    def cork(self) -> None:
+    def hold_writes(self) -> None:
         """Collect what the page writes in this turn of the loop, and send it with one system call."""
         self._corked = True
-        self._client.listener.loop.call_soon(self._uncork)
+        self._client.listener.loop.call_soon(self._release_writes)
 
-    def _uncork(self) -> None:
+    def _release_writes(self) -> None:
         """Write the collected bytes, and write through again."""
         held, self._corked, self._held = self._held, False, b""
         if held:
@@ -129,7 +130,7 @@ class Facade(asyncio.Transport):
     async def wait_until_flushed(self) -> bool:
         """Wait until the kernel has all that was written. Return False if the client left before."""
         transport = self._client.transport
-        self._uncork()
+        self._release_writes()
         if self.is_closing():
             return False
         if not transport.get_write_buffer_size():
@@ -163,13 +164,13 @@ class Facade(asyncio.Transport):
         if not self._turn.status:
             # No page prepared this: it is aiohttp's own error answer, which repeats what was sent.
             self._closed = True
-            self._client.listener.loop.call_soon(self._turn.handler_refused)
+            self._client.listener.loop.call_soon(self._turn.on_handler_refused)
             return
         self._note_answer_end(data)
         self._send(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
-            self._on_close = self._turn.switch(upgrade).handler_closed
+            self._on_close = self._turn.switch_to_websocket(upgrade).on_handler_closed
 
     def _send(self, data: bytes) -> None:
         if self._corked:
@@ -207,7 +208,7 @@ class Facade(asyncio.Transport):
         """Write the held bytes, and report the end of the handler in the next turn of the loop. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._uncork()
+            self._release_writes()
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:
@@ -230,18 +231,18 @@ class Facade(asyncio.Transport):
             self._upgrade = response
         self._turn.keep_alive = bool(response.keep_alive) and not self.ends
         self._turn.status = response.status
-        self._turn.streams(response.headers.get("Content-Type", "").startswith("text/event-stream"))
+        self._turn.note_answer_kind(response.headers.get("Content-Type", "").startswith("text/event-stream"))
         is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
         self._left_bytes = 0 if is_head_only else response.content_length
 
 
-def note(request: web.Request, **facts: object) -> None:
+def add_log_facts(request: web.Request, **facts: object) -> None:
     """Add facts to a request's line in the access log, if its client is still connected."""
     if isinstance(facade := request.transport, Facade):
-        facade.note(**facts)
+        facade.add_log_facts(**facts)
 
 
-async def take_back(request: web.Request, response: web.StreamResponse) -> None:
+async def restore_connection_header(request: web.Request, response: web.StreamResponse) -> None:
     """`on_response_prepare` hook: the Connection header is chosen by now, so the wire stays as it is.
 
     Ends the handler after this answer, and records in the facade whether the connection may take another request.
@@ -281,7 +282,7 @@ class LocalTransaction:
         self.trace = start_trace(client, head, route=self.route, lane=self.mode)
         self._handler = client.listener.new_handler()
 
-    def streams(self, streaming: bool) -> None:
+    def note_answer_kind(self, streaming: bool) -> None:
         """Note whether the answer is an event stream. One of our own pages only listens, maybe for hours."""
         if self.mode == "own":
             self._client.listener.listening += streaming - self.streaming
@@ -302,7 +303,7 @@ class LocalTransaction:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
         self._handler.data_received(head.render_origin_form() + (self._take_body(rest) if rest else b""))
 
-    def request_received(self, data: bytes) -> None:
+    def on_request_bytes(self, data: bytes) -> None:
         if taken := self._take_body(data):
             self._handler.data_received(taken)
 
@@ -310,7 +311,7 @@ class LocalTransaction:
         """Return what of `data` belongs to the body, as far as it may go on now. What is behind the body is held."""
         body = self._body
         if body is None:
-            self._client.hold(data)
+            self._client.hold_bytes(data)
             return b""
         self._received_bytes += len(data)
         try:
@@ -321,7 +322,7 @@ class LocalTransaction:
         if body.done:
             self._body = None
             if body.rest:
-                self._client.hold(body.rest)
+                self._client.hold_bytes(body.rest)
         elif body.waiting:
             self._client.yield_turn(self._continue_reading)
         return fed
@@ -329,10 +330,10 @@ class LocalTransaction:
     def _continue_reading(self) -> bool:
         """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self._body is not None and self._client.transaction is self:
-            self.request_received(b"")
+            self.on_request_bytes(b"")
         return self._body is not None and self._body.waiting and self._client.transaction is self
 
-    def handler_closed(self) -> None:
+    def on_handler_closed(self) -> None:
         """End the transaction, because the handler has finished its one request."""
         client = self._client
         if client.transaction is not self:
@@ -343,9 +344,9 @@ class LocalTransaction:
         keep = (
             self.keep_alive and read and self.whole and self.head.keep_alive
         )  # as its head stated, whatever began since
-        client.turn_done(keep=keep, linger=not read)
+        client.end_transaction(keep=keep, linger=not read)
 
-    def handler_refused(self) -> None:
+    def on_handler_refused(self) -> None:
         """Answer with an error, because aiohttp rejected a request that the gateway's grammar accepts."""
         if self._client.transaction is self:
             self._end_with_error(
@@ -354,21 +355,21 @@ class LocalTransaction:
                 )
             )
 
-    def switch(self, response: web.WebSocketResponse) -> WebSocketTransaction:
+    def switch_to_websocket(self, response: web.WebSocketResponse) -> WebSocketTransaction:
         """End this transaction behind the page's 101. Return the WebSocket's; it gets what the client sent ahead."""
         client = self._client
         self._record_answer(SWITCHED)
         transaction = WebSocketTransaction(client, self._handler, response, head=self.head, facts=self.facts)
         client.transaction = transaction
-        if held := client.unhold():
-            transaction.request_received(held)
+        if held := client.take_held_bytes():
+            transaction.on_request_bytes(held)
         return transaction
 
-    def client_eof(self) -> bool:
+    def on_client_eof(self) -> bool:
         self._client.transport.abort()
         return False
 
-    def client_gone(self) -> None:
+    def on_client_gone(self) -> None:
         """Report the lost client to the handler, and record the request."""
         self._end_wait(False)
         self._handler.connection_lost(None)
@@ -378,10 +379,10 @@ class LocalTransaction:
             self._client.listener.metrics.client_disconnects += 1
             self._record_answer(CLIENT_LEFT)
 
-    def client_full(self) -> None:
+    def on_client_full(self) -> None:
         self._handler.pause_writing()
 
-    def client_drained(self) -> None:
+    def on_client_drained(self) -> None:
         self._end_wait(True)
         self._handler.resume_writing()
 
@@ -393,8 +394,8 @@ class LocalTransaction:
         if self._pace is None:
             self._pace = BodyPace(now, idle_s=limit_s, received_bytes=self._received_bytes)
         elif self._client.paused:
-            self._pace.excuse(now)
-        elif self._pace.late(now, idle_s=limit_s, received_bytes=self._received_bytes):
+            self._pace.excuse_elapsed_time(now)
+        elif self._pace.is_late(now, idle_s=limit_s, received_bytes=self._received_bytes):
             self._client.listener.metrics.deadlines["body"] += 1
             self._end_with_error(GatewayError("request_timeout", format_too_slow(limit_s)))
 
@@ -413,13 +414,13 @@ class LocalTransaction:
             self.facts.update(error_code=error.code, request_id=request_id)
         self._handler.connection_lost(None)
         self._record_answer(error.facts.status)
-        client.turn_done(keep=False, linger=True)
+        client.end_transaction(keep=False, linger=True)
 
     def _record_answer(self, status: int) -> None:
         """Record the request in metrics, its trace and the access log; `status` is that of the answer."""
         listener, head, duration_s = self._client.listener, self.head, perf_counter() - self._began
         tally = listener.metrics.route(self.route, self.mode)
-        tally.codes(head.method.decode())[status] += 1
+        tally.count_codes(head.method.decode())[status] += 1
         (tally.streamed if self.streaming else tally.answered).observe(duration_s)
         if self.streaming and self.mode == "own":
             listener.listening -= 1

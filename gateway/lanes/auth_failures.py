@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from gateway.contracts.errors import GatewayError
 from gateway.lanes.passthrough.access_record import format_address
-from gateway.telemetry.metrics import counter
+from gateway.telemetry.metrics import build_counter
 
 log = logging.getLogger("gateway")
 
@@ -64,8 +64,8 @@ class WrongKeys:
             log.warning("%d more requests had a wrong key (gateway_wrong_keys_total counts all)", self._more)
             self._more = 0
 
-    def families(self) -> Iterator[Metric]:
+    def collect_families(self) -> Iterator[Metric]:
         """Yield what was counted, for a scrape."""
-        yield counter(
+        yield build_counter(
             "gateway_wrong_keys", "Requests refused for a wrong key, or for one outside its networks", self._count
         )

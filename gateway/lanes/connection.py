@@ -7,17 +7,18 @@ left.
 Theory of operation. Three facts make the state: `transaction` (a request is under way), `closing` (no further request
 is taken) and `blocked_since` (the client does not read). `data_received` checks them in that order:
 
-1. With a transaction, bytes belong to it. It takes its body, and gives back through `hold` what lies behind the body.
+1. With a transaction, bytes belong to it. It takes its body, and gives back through `hold_bytes` what lies behind the
+   body.
 2. While closing, bytes are counted and dropped.
 3. While the client does not read, bytes are held, so that a client cannot collect answers that it never reads.
 4. Otherwise they are a head. `_read_request` looks for a remembered plan, and parses the head if there is none.
 
-The end of a transaction is `turn_done`. With `keep`, held bytes are the next request (pipelining, RFC 9112 section
-9.3.2). Without it, `close` ends the connection. `cut` ends it in the middle of an answer instead.
+The end of a transaction is `end_transaction`. With `keep`, held bytes are the next request (pipelining, RFC 9112
+section 9.3.2). Without it, `close` ends the connection. `cut_connection` ends it in the middle of an answer instead.
 
 Pausing. `_paused` is a set of bits, one for each reason in `gateway.lanes.client`: HELD (too much is buffered for
 later), SENDING (the upstream or handler does not keep up), YIELDED (the rest waits for the next turn of the loop). Each
-reason is removed by the code that set it. `turn_done` with `keep` and a lingering `close` remove all of them.
+reason is removed by the code that set it. `end_transaction` with `keep` and a lingering `close` remove all of them.
 
 Deadlines. `deadline_name` names the one that runs: `connect` (no byte yet), `head`, `keepalive` or `close`. A
 transaction has its own. `sweep` compares them twice a second, so none needs a timer. `_since` None means "since the
@@ -30,15 +31,15 @@ Ends, from the softest to the hardest:
 - `close(linger=True)`: FIN, and the rest of the request is still read and dropped, for `LINGER_S` and at most
   `LINGER_LIMIT_BYTES`. Otherwise the kernel would answer unread bytes with RST and discard our answer (RFC 9112 section
   9.6).
-- `cut(framed=True)`: FIN. The answer's framing shows that bytes are missing.
-- `cut(framed=False)`: RST, once the buffer is empty. A FIN would make the answer look whole.
+- `cut_connection(framed=True)`: FIN. The answer's framing shows that bytes are missing.
+- `cut_connection(framed=False)`: RST, once the buffer is empty. A FIN would make the answer look whole.
 - `abort`: RST at once, for a client that stopped reading.
 
 Dangers.
 - Request smuggling: after a refused head nothing behind it is parsed (RFC 9112 section 11.2). A refused request with a
-  well-formed head lets the connection go on only if its body is here in full (`_decline`).
+  well-formed head lets the connection go on only if its body is here in full (`_answer_with_error`).
 - Recursion and starvation: pipelined requests that are declined are answered one per turn of the event loop.
-- A late callback: `connection_lost` clears `transaction` before it calls `client_gone`, so this happens once.
+- A late callback: `connection_lost` clears `transaction` before it calls `on_client_gone`, so this happens once.
 
 https://www.rfc-editor.org/rfc/rfc9112#section-9
 """
@@ -127,9 +128,9 @@ class ClientConnection(asyncio.Protocol):
             self.closing = True
             self.transport.abort()
         elif not self.is_inner and listener.clients > listener.most_connections:
-            if listener.refuse():
+            if listener.count_refused_client():
                 error = GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
-                self._refuse(error)
+                self._refuse_input(error)
             else:
                 self.closing = True
                 self.transport.abort()
@@ -138,20 +139,20 @@ class ClientConnection(asyncio.Protocol):
         """Pass bytes to the transaction, or hold them, or read the next request in them."""
         transaction = self.transaction
         if transaction is not None:
-            transaction.request_received(data)
+            transaction.on_request_bytes(data)
         elif self.closing:
             self._lingered += len(data)
             if self._lingered > LINGER_LIMIT_BYTES:
                 self.transport.abort()
         elif self.blocked_since is not None:
-            self.hold(data)
+            self.hold_bytes(data)
         else:
             if self._held:
                 data, self._held = self._held + data, b""
             self._read_request(data)
 
     def eof_received(self) -> bool:
-        return self.transaction is not None and self.transaction.client_eof()
+        return self.transaction is not None and self.transaction.on_client_eof()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Unregister the connection, and report the loss to its transaction."""
@@ -161,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
             self.listener.record_end()
-            transaction.client_gone()
+            transaction.on_client_gone()
 
     def pause_writing(self) -> None:
         """Note since when the client does not keep up, and report it to the transaction."""
@@ -169,7 +170,7 @@ class ClientConnection(asyncio.Protocol):
         self._patience_s = max(self._patience_s, self.listener.timeouts.write_s)
         self._unread = -1  # not looked at yet
         if self.transaction is not None:
-            self.transaction.client_full()
+            self.transaction.on_client_full()
 
     def resume_writing(self) -> None:
         """Note that the client has caught up, and continue its transaction or its next request."""
@@ -177,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
             self._is_stalled(self.listener.clock())
         self.blocked_since = None
         if self.transaction is not None:
-            self.transaction.client_drained()
+            self.transaction.on_client_drained()
         else:
             self._continue_reading()
 
@@ -187,13 +188,13 @@ class ClientConnection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(data)
 
-    def hold(self, data: bytes) -> None:
+    def hold_bytes(self, data: bytes) -> None:
         """Store the bytes behind the request under way; a client that sends ever more is paused."""
         self._held += data
         if len(self._held) > HELD_LIMIT_BYTES:
             self.pause(HELD)
 
-    def unhold(self) -> bytes:
+    def take_held_bytes(self) -> bytes:
         """Return the bytes that were held, for a transaction that takes over the connection."""
         held, self._held = self._held, b""
         self.resume(HELD)
@@ -207,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
         """Stop reading from the client until each such reason is resumed."""
         if not self._paused and not self.transport.is_closing():
             self.transport.pause_reading()
-            self.listener.watch(self)
+            self.listener.watch_paused_client(self)
         self._paused |= reason
 
     def resume(self, reason: int) -> None:
@@ -229,7 +230,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.resume(YIELDED)
 
-    def turn_done(self, *, keep: bool, linger: bool = False) -> None:
+    def end_transaction(self, *, keep: bool, linger: bool = False) -> None:
         """End a transaction, its answer written. `keep`: take another request. `linger`: this one is not whole yet."""
         self.transaction = None
         self.listener.record_end()
@@ -240,9 +241,9 @@ class ClientConnection(asyncio.Protocol):
         if self._paused:
             self.resume(HELD | SENDING | YIELDED)
         if self._held:
-            self._read_request(self.unhold())
+            self._read_request(self.take_held_bytes())
 
-    def cut(self, *, framed: bool) -> None:
+    def cut_connection(self, *, framed: bool) -> None:
         """End the connection in the middle of an answer so that the client can see it.
 
         `framed`: the answer's own framing shows that bytes are missing, so what was received is still delivered.
@@ -322,7 +323,7 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
         elif self.deadline_name == "head":
             seconds = self.listener.timeouts.head_s
-            self._refuse(
+            self._refuse_input(
                 GatewayError(
                     "request_timeout",
                     f"The request head did not arrive within {seconds:g} s: send all of it sooner.",
@@ -367,13 +368,13 @@ class ClientConnection(asyncio.Protocol):
         try:
             decision = listener.router.decide(data, end, self.transport)
         except GatewayError as error:
-            self._refuse(error)
+            self._refuse_input(error)
             return
         plan, refusal = decision.plan, decision.error
         if plan is not None:
             refusal = listener.build_overload_error()
         if refusal is not None:
-            self._decline(refusal, decision.head, rest)
+            self._answer_with_error(refusal, decision.head, rest)
         elif plan is not None:
             self._start_exchange(plan, decision.digits, rest, began)
         else:
@@ -381,7 +382,7 @@ class ClientConnection(asyncio.Protocol):
             self.transaction = transaction = LocalTransaction(self, decision.head)
             transaction.start(rest)
 
-    def _decline(self, error: GatewayError, head: RequestHead, rest: bytes) -> None:
+    def _answer_with_error(self, error: GatewayError, head: RequestHead, rest: bytes) -> None:
         """Answer a well-formed request with an error; the connection goes on if the request's body is all here."""
         length = head.length or 0
         keep = head.keep_alive and not head.chunked and length <= len(rest) and not self.listener.draining
@@ -392,15 +393,15 @@ class ClientConnection(asyncio.Protocol):
         self._set_deadline("keepalive", self.listener.timeouts.keepalive_s)
         if length < len(rest):
             # One answer by the gateway a turn of the loop, and none while the client does not read: others wait, too.
-            self.hold(rest[length:])
+            self.hold_bytes(rest[length:])
             self.listener.loop.call_soon(self._continue_reading)
 
     def _continue_reading(self) -> None:
         """Read the held bytes once the client has read its answer."""
         if self._held and self.transaction is None and not self.closing and self.blocked_since is None:
-            self._read_request(self.unhold())
+            self._read_request(self.take_held_bytes())
 
-    def _refuse(self, error: GatewayError) -> None:
+    def _refuse_input(self, error: GatewayError) -> None:
         """Answer malformed or incomplete input with an error, and end the connection."""
         self._write_error(error, close=True, head=None)
         self.close(linger=True)
@@ -426,7 +427,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             check_beginning(data, self.listener.router.limits.head)
         except GatewayError as error:
-            self._refuse(error)
+            self._refuse_input(error)
         else:
             if self.deadline_name != "head" and data.strip(b"\r\n"):  # an empty line is no beginning of one
                 self._set_deadline("head", self.listener.timeouts.head_s)
@@ -444,12 +445,12 @@ class ClientConnection(asyncio.Protocol):
         """Reset the connection once the kernel has all that was written, or after LINGER_S."""
         last_look = self.listener.clock() + LINGER_S
 
-        def look() -> None:
+        def check_if_sent() -> None:
             if self.transport.is_closing():
                 return
             if self.transport.get_write_buffer_size() == 0 or self.listener.clock() > last_look:
                 reset(self.transport)
             else:
-                self.listener.loop.call_later(0.01, look)
+                self.listener.loop.call_later(0.01, check_if_sent)
 
-        look()
+        check_if_sent()

@@ -65,7 +65,7 @@ class KnownHead:
         self.cut = cut
         self._digits = digits
 
-    def again(self, digits: bytes, peer: str | None) -> RequestHead:
+    def match_head(self, digits: bytes, peer: str | None) -> RequestHead:
         """Return the head with these length digits and this peer; the same object if nothing differs."""
         head = self.head
         if digits == self._digits and peer == head.peer:

@@ -22,9 +22,9 @@ from gateway.lanes.passthrough.access_record import format_address
 from gateway.lanes.passthrough.exchange import PassthroughExchange
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
-from gateway.lanes.upstream_metrics import gauges
+from gateway.lanes.upstream_metrics import build_gauges
 from gateway.lanes.websocket import WebSocketTransaction
-from gateway.telemetry.metrics import Metrics, counter
+from gateway.telemetry.metrics import Metrics, build_counter
 
 log = logging.getLogger("gateway")
 
@@ -46,7 +46,7 @@ FAREWELL_S = 1.0
 
 
 class Listener:
-    """The shared state of a worker's client side. `listener.connection` is the protocol factory."""
+    """The shared state of a worker's client side. `listener.build_connection` is the protocol factory."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Listener:
         self.refused_connections = 0
         self._refused_told_s: float | None = None
         self._by_files = _compute_client_limit()
-        self._keys = router.keys.state()
+        self._keys = router.keys.build_state()
         self._sweeper: asyncio.TimerHandle | None = None
         self._watcher: asyncio.TimerHandle | None = None
 
-    def connection(self) -> ClientConnection:
+    def build_connection(self) -> ClientConnection:
         return ClientConnection(self)
 
-    def inner_connection(self) -> ClientConnection:
+    def build_inner_connection(self) -> ClientConnection:
         """Return the protocol of a connection that the console of this process opens: it takes no client's place."""
         return ClientConnection(self, is_inner=True)
 
@@ -95,7 +95,7 @@ class Listener:
         """Begin the periodic sweep."""
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, self.clock() + SWEEP_S)
 
-    def watch(self, connection: ClientConnection) -> None:
+    def watch_paused_client(self, connection: ClientConnection) -> None:
         """Watch a connection whose reading is paused, so that a client that leaves is noticed."""
         self.paused.add(connection)
         if self._watcher is None:
@@ -111,7 +111,7 @@ class Listener:
         """Return the maker of traces of the configuration in use; None: there is none."""
         return self.router.tracer
 
-    def allows(self, key: Key, peer: str | None) -> bool:
+    def allows_key(self, key: Key, peer: str | None) -> bool:
         """Return whether a key with which a request began may still be used, from the address `peer`."""
         return self.router.keys.allows(key, peer)
 
@@ -133,7 +133,7 @@ class Listener:
         """
         return min(self.router.limits.connections, max(self._by_files - self.inner, 1))
 
-    def refuse(self) -> bool:
+    def count_refused_client(self) -> bool:
         """Count a client too many, and log it now and then. Return whether it can still get an error."""
         self.refused_connections += 1
         now, most = self.clock(), self.most_connections
@@ -145,7 +145,7 @@ class Listener:
             log.warning("clients are refused: %d connections are open, as many as %s allows", most, cause)
         return self.clients <= most + TOLD_AT_ONCE
 
-    def swap(self, router: Router) -> None:
+    def swap_router(self, router: Router) -> None:
         """Use another configuration from the next request on; requests under way end on what they began with."""
         old, self.router = self.router, router
         old.close()
@@ -195,7 +195,7 @@ class Listener:
     ) -> None:
         """Account for a request that was answered with an error before it had a transaction; `peer` is its client."""
         self.wrong_keys.record_refusal(error, peer=peer, method=method.decode(), path=path.decode("latin-1"))
-        self.metrics.route("none", "none").codes(method.decode())[error.facts.status] += 1
+        self.metrics.route("none", "none").count_codes(method.decode())[error.facts.status] += 1
         if self.access_log is not None:
             self.access_log(
                 mode="none",
@@ -249,7 +249,7 @@ class Listener:
         for connection in list(self.connections):
             connection.abort()
 
-    def families(self) -> Iterator[Metric]:
+    def collect_families(self) -> Iterator[Metric]:
         """Yield what is open right now, for a scrape."""
         connections = GaugeMetricFamily("gateway_client_connections", "Open client connections", value=self.clients)
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
@@ -258,13 +258,13 @@ class Listener:
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
         streams.add_metric([], sum(c.transaction is not None and c.transaction.streaming for c in self.connections))
-        refused = counter(
+        refused = build_counter(
             "gateway_client_connections_refused",
             "Client connections refused, too many being open",
             self.refused_connections,
         )
         yield from (connections, refused, inflight, streams)
-        yield from gauges(self.router.groups)
+        yield from build_gauges(self.router.groups)
 
     def _close_idle(self) -> None:
         now = self.clock()
@@ -286,7 +286,7 @@ class Listener:
     def _end_revoked_tunnels(self) -> None:
         """End the tunnels whose keys are no longer valid. Answers under way are sent to their end."""
         keys = self.router.keys
-        if (state := keys.state()) == self._keys:
+        if (state := keys.build_state()) == self._keys:
             return
         self._keys = state
         for connection in list(self.connections):

@@ -19,7 +19,7 @@ A head with another key, another path or another order of fields has another pla
    passthrough, route and caller. Every refusal is a GatewayError.
 3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them. But a
    head of the context lane is remembered as it was read (`KnownHeads`), cut in the same way, if its key is one of ours.
-   `head` returns it again for an equal one. What follows from its fields is found out once (`RequestHead.once`).
+   `read_head` returns it again for an equal one. What follows from its fields is found out once (`RequestHead.once`).
    Whether its key may be used now is asked each time (`KeyRing.recognise`, `identify`).
 4. A passthrough request is planned (`PlanBuilder`): caller, upstream, and the head for the upstream in two parts around
    the digits. `PlanCache` stores it within bounded memory, and drops the oldest first.
@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 from gateway.auth.host_guard import HostGuard
 from gateway.auth.keyring import Identity, KeyRing, Wire, get_peer_address
-from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.contracts.errors import GatewayError, build_not_allowed_error
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.classify import classify
@@ -149,7 +149,7 @@ class Router:
 
     def decide(self, data: bytes, end: int, wire: Wire) -> RouteDecision:
         """Return what becomes of the head `data[:end]`. Raises GatewayError, unless it is well-formed."""
-        head, is_known = self.head(data, end, wire)
+        head, is_known = self.read_head(data, end, wire)
         if is_known:
             return RouteDecision(head)
         try:
@@ -158,7 +158,7 @@ class Router:
             return RouteDecision(head, error=error)
         return RouteDecision(head) if found is None else RouteDecision(head, *found)
 
-    def head(self, data: bytes, end: int, wire: Wire) -> tuple[RequestHead, bool]:
+    def read_head(self, data: bytes, end: int, wire: Wire) -> tuple[RequestHead, bool]:
         """Return the head `data[:end]` (no empty line), and whether an equal one went to the context lane.
 
         Then this one goes there, too. Raises GatewayError with the status to answer.
@@ -167,7 +167,7 @@ class Router:
         known = self._heads.by_head.get(key)
         if known is None or known.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
             return parse_request_head(data[: end + 4], self.limits.head, peer=get_peer_address(wire)), False
-        return known.again(digits, get_peer_address(wire)), True
+        return known.match_head(digits, get_peer_address(wire)), True
 
     def route(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
         """Return the plan for a head (`raw`: its bytes without the empty line) and its digits; None for our own routes.
@@ -175,7 +175,7 @@ class Router:
         Raises GatewayError with the answer to give instead.
         """
         if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
-            raise not_allowed(
+            raise build_not_allowed_error(
                 "The gateway does not support CONNECT, TRACE and 'OPTIONS *': send another method.", _OWN_METHODS
             )
         if self.door.is_preflight(head):
@@ -189,7 +189,7 @@ class Router:
                 self.door.check(head)
             if head.method not in _SPELLED:
                 text = "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."
-                raise not_allowed(text, _OWN_METHODS)
+                raise build_not_allowed_error(text, _OWN_METHODS)
             if mode == "context":
                 self._remember_head(head, raw)
             return None

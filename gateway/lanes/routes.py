@@ -48,7 +48,7 @@ class Route:
         own = max((n for n, one in enumerate(segments) if one in _BEGINNINGS), default=len(segments))
         return path[len(b"/".join(segments[:own])) :]
 
-    def rewritten(self, target: bytes, base_path: bytes) -> bytes:
+    def rewrite_target(self, target: bytes, base_path: bytes) -> bytes:
         """Return the target for the upstream: unchanged, or with `base_path`, if there is one, in place of the prefix.
 
         Of a prefix that names a part of the API (`/v1/embeddings`) it stands in place of `/v1`: base URLs end there.

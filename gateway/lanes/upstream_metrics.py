@@ -11,7 +11,7 @@ from gateway.upstream.group import Group
 _STATES: Final = {"closed": 0, "half-open": 1, "open": 2}
 
 
-def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
+def build_gauges(groups: Iterable[Group]) -> Iterator[Metric]:
     """Yield the gauges of these upstreams. Gauges of endpoints exist for upstreams that are more than a pool."""
     up = GaugeMetricFamily("gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"])
     pool = GaugeMetricFamily(
@@ -37,9 +37,9 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
             continue
         queue.add_metric([group.name], group.queue_length)
         for member in group.members:
-            able.add_metric([group.name, member.name], float(member.obstacle(now_s) in (None, "busy")))
+            able.add_metric([group.name, member.name], float(member.find_obstacle(now_s) in (None, "busy")))
             busy.add_metric([group.name, member.name], member.inflight)
-            state.add_metric([group.name, member.name], _STATES[member.breaker.state(now_s)])
+            state.add_metric([group.name, member.name], _STATES[member.breaker.get_state(now_s)])
             wait.add_metric([group.name, member.name], member.get_wait_s(now_s))
             if member.answers.last_status.isdecimal():
                 last.add_metric([group.name, member.name], int(member.answers.last_status))

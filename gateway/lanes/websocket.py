@@ -56,14 +56,14 @@ class PageSocket(web.WebSocketResponse):
         self.transaction: WebSocketTransaction | None = None  # while the client is there
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def answer_oldest_message(self) -> Iterator[None]:
         """Answer the oldest message: a request under way, for limits and the access log. Its end makes room for one.
 
         Raises ClientConnectionResetError for a client that has left.
         """
         if self.transaction is None:
             raise ClientConnectionResetError("the client has left")
-        with self.transaction.turn():
+        with self.transaction.account_for_message():
             yield
 
 
@@ -97,7 +97,7 @@ class WebSocketTransaction:
         self._pinged_s: float | None = None
         client.listener.websockets.add(self)
 
-    def request_received(self, data: bytes) -> None:
+    def on_request_bytes(self, data: bytes) -> None:
         self._heard = True
         self._forward(self._frames.feed(data))
 
@@ -132,7 +132,7 @@ class WebSocketTransaction:
             self._goodbye = self._client.listener.loop.create_task(closing)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def account_for_message(self) -> Iterator[None]:
         """Account for the answer to the oldest message, and take another one at its end."""
         listener, began, facts = self._client.listener, perf_counter(), self._facts
         facts.clear()
@@ -146,7 +146,7 @@ class WebSocketTransaction:
             listener.answering -= 1
             self._log_turn(perf_counter() - began)
             if self._client.transaction is self:
-                self._forward(self._frames.done())
+                self._forward(self._frames.finish_message())
 
     def _log_turn(self, duration_s: float) -> None:
         """Log a turn that has ended, if there is an access log."""
@@ -167,23 +167,23 @@ class WebSocketTransaction:
             closing = self._response.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway is shutting down")
             self._goodbye = self._client.listener.loop.create_task(closing)
 
-    def handler_closed(self) -> None:
+    def on_handler_closed(self) -> None:
         """End the transaction, as its page has finished. A client that still sends gets all that was written."""
         if self._client.transaction is self:
             self._disconnect_handler()
-            self._client.turn_done(keep=False, linger=True)
+            self._client.end_transaction(keep=False, linger=True)
 
-    def client_eof(self) -> bool:
+    def on_client_eof(self) -> bool:
         self._client.transport.abort()
         return False
 
-    def client_gone(self) -> None:
+    def on_client_gone(self) -> None:
         self._disconnect_handler()
 
-    def client_full(self) -> None:
+    def on_client_full(self) -> None:
         self._handler.pause_writing()
 
-    def client_drained(self) -> None:
+    def on_client_drained(self) -> None:
         self._handler.resume_writing()
 
     def sweep(self, now: float) -> None:
@@ -201,7 +201,7 @@ class WebSocketTransaction:
                 self._pinged_s = now
                 self._client.write(_PING)
         elif now - self._pinged_s > self._heartbeat_s / 2:
-            self.handler_closed()
+            self.on_handler_closed()
 
     def _disconnect_handler(self) -> None:
         self._client.listener.websockets.discard(self)
@@ -211,7 +211,7 @@ class WebSocketTransaction:
 
 
 @asynccontextmanager
-async def websocket(
+async def accept_websocket(
     request: web.Request,
     *,
     heartbeat_s: float = HEARTBEAT_S,

@@ -70,8 +70,8 @@ class Admission:
             found = self._more[rules] = Admission(self.limiter, rules, takes_tokens=self.takes_tokens)
         return found
 
-    def share(self, length: int) -> SharedReservation | None:
-        """Take prefetched places in all rules, for a body of `length` bytes; None: use `reserve`."""
+    def take_prefetched(self, length: int) -> SharedReservation | None:
+        """Take prefetched places in all rules, for a body of `length` bytes; None: use `reserve_places`."""
         usual, clock = self._usual, self._clock
         if usual is None:
             return None
@@ -89,7 +89,7 @@ class Admission:
             meter.ahead -= 1
         return usual
 
-    def join(self, before: AnyReservation, further: AnyReservation) -> AnyReservation:
+    def combine_reservations(self, before: AnyReservation, further: AnyReservation) -> AnyReservation:
         """Return one reservation of both; the same object for the same two shared ones."""
         known, shared, both = self._joined
         if before is known and further is shared:
@@ -99,18 +99,18 @@ class Admission:
             self._joined = before, further, both
         return both
 
-    def reserve(self, body: bytes, length: int) -> Reservation:
+    def reserve_places(self, body: bytes, length: int) -> Reservation:
         """Take a place in all rules for a request with what is here of its body, and its length in bytes.
 
-        Raises GatewayError as `Limiter.reserve`.
+        Raises GatewayError as `Limiter.reserve_places`.
         """
         if not self._counts:
-            reservation = self.limiter.reserve(self.rules)
+            reservation = self.limiter.reserve_places(self.rules)
         else:
             if self._is_new:
                 self._update_sharing()
             guess = estimate_request_tokens(body, length) if self._is_new else None
-            reservation = self.limiter.reserve(self.rules, length // BYTES_A_TOKEN, guess=guess)
+            reservation = self.limiter.reserve_places(self.rules, length // BYTES_A_TOKEN, guess=guess)
         places = reservation.places
         if self._may_share and all(map(_has_places_ahead, places, self.rules)):
             self._usual = SharedReservation(places)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, TypeAlias
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.contracts.allowance import BUDGETS, COSTS, PERIODS, find_first_day, get_period
 from gateway.contracts.model_names import is_usage_match
 from gateway.contracts.plugin import Clock
@@ -80,32 +80,32 @@ class BudgetReader:
             if self._budgets.wanted:
                 await self.read()
             elif self._clock.monotonic() >= self._renew_s:
-                await self.attend()
+                await self.announce_gateway()
 
     async def close(self) -> None:
         """Say that this gateway is at work no longer. Other workers of it, if there are any, say otherwise soon."""
         attends, self._attends = self._attends, False
         if attends:
             try:
-                await self._store.leave(self._meters.gateway)
+                await self._store.withdraw_gateway(self._meters.gateway)
             except StoreError as error:
                 log.error("the store failed: %s", error)
 
-    async def first(self) -> None:
+    async def wait_for_first_sums(self) -> None:
         """Wait for the sums of `run`, `FIRST_S` at most. Until there are some, requests with a budget are refused.
 
         If nothing has a budget, there is nothing to wait for.
         """
         if not any(True for _ in self._names()):
             return
-        if not await until_set(self._tried, FIRST_S):
+        if not await wait_until_set(self._tried, FIRST_S):
             log.warning("budgets are not read after %g s: requests that have one are refused until they are", FIRST_S)
 
     async def read(self) -> None:
         """Read the sums as they are now. If the store fails, those that were read last stay in use."""
         async with self._reading:
             try:
-                await self._attend()
+                await self._count_active_gateways()
                 await self._read()
             except StoreError as error:
                 if not self._failed:
@@ -119,21 +119,21 @@ class BudgetReader:
                 self._failed = False
             self._tried.set()
 
-    async def attend(self) -> None:
+    async def announce_gateway(self) -> None:
         """Say that this gateway is at work, if it has limits. If the store fails, the log says so."""
         try:
-            await self._attend()
+            await self._count_active_gateways()
         except StoreError as error:
             log.error("the store failed: %s", error)
 
-    async def _attend(self) -> None:
+    async def _count_active_gateways(self) -> None:
         """Find out how many gateways are at work. Say that this one is, if it has limits, and that is due."""
         now_s, wall_s = self._clock.monotonic(), self._clock.time()
         if now_s >= self._renew_s:
             self._renew_s = now_s + RENEW_S
             self._attends = self._limited() or self._budgets.wanted
             if self._attends:
-                await self._store.attend(self._meters.gateway, now_s=wall_s, until_s=wall_s + GONE_S)
+                await self._store.announce_gateway(self._meters.gateway, now_s=wall_s, until_s=wall_s + GONE_S)
         if not self._attends:
             return
         if self._meters.shares is not None:
@@ -154,8 +154,8 @@ class BudgetReader:
         names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
         parts = split_days(today)
         self._budgets.wanted |= bool(names)  # else the first to ask would be judged by old sums
-        note_read = self._meters.stored_until_now(self._budgets)
-        changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
+        note_read = self._meters.mark_stored_until_now(self._budgets)
+        changes = await self._store.list_usage_changes(since=parts[-1][0], until=parts[0][1])
         known: dict[Days, tuple[object, Sums]] = {}
         for days in parts:
             since, until = days
@@ -164,15 +164,15 @@ class BudgetReader:
             if before is not None and before[0] == basis:
                 known[days] = before
             else:
-                known[days] = basis, await self._sums(days, names=names, currency=currency)
+                known[days] = basis, await self._read_sums(days, names=names, currency=currency)
         if any(part is not self._known.get(days) for days, part in known.items()) or len(known) != len(self._known):
             sums = {since: sums for (since, _), (_, sums) in known.items()}
             spent = await asyncio.to_thread(sum_budgets, today, sums)
-            self._budgets.replace(spent, names=names, currency=currency)
+            self._budgets.replace_sums(spent, names=names, currency=currency)
             self._known = known
         note_read()
 
-    async def _sums(self, days: Days, *, names: Collection[Counted], currency: str) -> Sums:
+    async def _read_sums(self, days: Days, *, names: Collection[Counted], currency: str) -> Sums:
         """Read what was used on some days of each name.
 
         Each scope is read by itself, because there may be very many combinations of them.
@@ -188,7 +188,7 @@ class BudgetReader:
         sums: defaultdict[Counted, list[int]] = defaultdict(lambda: [0, 0])
         for day in list_days(days):
             for scope, values in only.items():
-                rows = await self._store.usage(since=day, until=day, by=_BY[scope], tenant=None, only=values)
+                rows = await self._store.sum_usage(since=day, until=day, by=_BY[scope], tenant=None, only=values)
                 if rows:  # requests go on meanwhile
                     await asyncio.to_thread(_add, sums, rows, scope=scope, patterns=patterns, currency=currency)
         return sums

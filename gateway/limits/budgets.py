@@ -16,13 +16,13 @@ NOTHING_USED: Final[BudgetSums] = tuple(0.0 if limit in COSTS else 0 for limit i
 _TOKENS_OF_MONTH, _COST_OF_MONTH = BUDGETS.index("tokens_per_month"), BUDGETS.index("cost_per_month")
 
 
-def _free(_scope: Scope, _name: str) -> float:
+def _cost_nothing(_scope: Scope, _name: str) -> float:
     """Return 0.0: nothing costs anything where there are no prices."""
     return 0.0
 
 
 class Budgets:
-    """The sums as they were read last. `replace` takes newer ones. `wanted`: something has a budget, or somebody asked.
+    """The sums as they were read last. `replace_sums` takes newer ones. `wanted`: a limit needs them, or an operator.
 
     `missing` has what somebody asked for and was not read.
 
@@ -31,7 +31,7 @@ class Budgets:
     when the latest read began, by the clock of the meters.
     """
 
-    def __init__(self, currency: Callable[[], str], *, guess: Callable[[Scope, str], float] = _free) -> None:
+    def __init__(self, currency: Callable[[], str], *, guess: Callable[[Scope, str], float] = _cost_nothing) -> None:
         self.wanted = False
         self.gateways = 1
         self.read_s = float("-inf")
@@ -42,11 +42,11 @@ class Budgets:
         self._names: Collection[Counted] = ()
         self._read_currency: str | None = None  # None: nothing was read yet
 
-    def replace(self, spent: Mapping[Counted, BudgetSums], *, names: Collection[Counted], currency: str) -> None:
+    def replace_sums(self, spent: Mapping[Counted, BudgetSums], *, names: Collection[Counted], currency: str) -> None:
         """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
         self._spent, self._names, self._read_currency = spent, names, currency
 
-    def obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
+    def find_obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
         """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""
         self.wanted = True
         currency = self.currency() if allowance.has_cost else self._read_currency

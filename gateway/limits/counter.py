@@ -125,7 +125,7 @@ class Counter:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
         return self._is_open and self.under_way == self.ahead and self.ends_s <= since_s
 
-    def take(self, requests: int, tokens: int, now_s: float, most: Sums = LEAST) -> Sums | None:
+    def count_requests(self, requests: int, tokens: int, now_s: float, most: Sums = LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
 
         Return the sums with them, if one to which they add is more than `most`; None: they have room.
@@ -134,7 +134,7 @@ class Counter:
         if most is not self.looked_by:
             self._set_thresholds(most)
         if now_s >= self.ends_s:
-            self._turn(now_s)
+            self._begin_tick(now_s)
         mine, at = self._mine, self._at
         most_present, most_made, most_used = most
         self.under_way = present = self.under_way + requests
@@ -151,11 +151,11 @@ class Counter:
             mine[NOW] = present
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
-            return self._sums()
+            return self._read_sums()
         if self._was_busy or self._tick_requests >= BUSY:
             self._take_ahead(tokens, most_present - present, most_made - made, most_used - used)
             if self.others:  # which may have added since
-                present, made, used = self._sums()
+                present, made, used = self._read_sums()
                 if present > most_present or made > most_made or (tokens and used > most_used):
                     self.give_back_ahead()
         return None
@@ -170,7 +170,7 @@ class Counter:
         if ahead or tokens:
             self.ahead = self.ahead_spare = 0
             self._count(-ahead, -tokens)
-            self.leave(ahead)
+            self.end_requests(ahead)
 
     @property
     def ahead_tokens(self) -> int:
@@ -180,19 +180,19 @@ class Counter:
     def sum_all(self) -> Sums:
         """Return what is under way, and what was made and used in the window, without what was taken ahead."""
         self.give_back_ahead()
-        return self._sums()
+        return self._read_sums()
 
-    def leave(self, requests: int = 1) -> None:
+    def end_requests(self, requests: int = 1) -> None:
         """Subtract finished requests from those under way, and publish the count to the other workers."""
         self.under_way -= requests
         if self.others:
             self._mine[NOW] = self.under_way
 
-    def correct(self, requests: int, tokens: int, tick: int) -> None:
+    def correct_tick(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
         now_s = self._clock()
         if now_s >= self.ends_s:
-            self._turn(now_s)
+            self._begin_tick(now_s)
         if requests > 0 or tokens > 0:
             self.give_back_ahead()
         now = self.tick
@@ -200,8 +200,8 @@ class Counter:
             requests, tokens = max(requests, 0), max(tokens, 0)
         elif tick != now:
             at = REQUESTS + tick % TICKS
-            self._older_requests += self._change(at, requests)
-            self._older_tokens += self._change(at + TICKS, tokens)
+            self._older_requests += self._add_to_word(at, requests)
+            self._older_tokens += self._add_to_word(at + TICKS, tokens)
             return
         self._count(requests, tokens)
 
@@ -209,8 +209,8 @@ class Counter:
         """Return what was made or used in the window."""
         self.give_back_ahead()
         if now_s >= self.ends_s:
-            self._turn(now_s)
-        _, made, used = self._sums()
+            self._begin_tick(now_s)
+        _, made, used = self._read_sums()
         return made if kind == "requests" else used
 
     def peek_used(self, kind: Kind, now_s: float) -> int:
@@ -220,18 +220,18 @@ class Counter:
         """
         tick = int(now_s / TICK_S)
         rows = (self._mine, *self.others) if self._is_open else ()
-        return sum(_between(row, _RINGS[kind], tick - TICKS + 1, tick) for row in rows)
+        return sum(_count_between(row, _RINGS[kind], tick - TICKS + 1, tick) for row in rows)
 
-    def at_most(self, kind: Kind) -> int:
+    def estimate_most(self, kind: Kind) -> int:
         """Return the most that `seen` may return, which costs less: what has left the window since is in it."""
         if not self._is_open:
             return 0
-        _, made, used = self._sums()
+        _, made, used = self._read_sums()
         return made if kind == "requests" else used
 
-    def present(self) -> int:
+    def count_under_way(self) -> int:
         """Return how many are under way."""
-        _, *others = self._rows()
+        _, *others = self._list_rows()
         return self.under_way - self.ahead + sum(row[NOW] for row in others)
 
     def get_used_elsewhere(self, at: int) -> int:
@@ -248,56 +248,56 @@ class Counter:
             waits[kind, over] = self._get_window_exit_s(_RINGS[kind], over, tick)
         return max(waits[kind, over] - now_s, 0.0)
 
-    def empty_s(self, kind: Kind, now_s: float) -> float:
+    def measure_time_until_empty_s(self, kind: Kind, now_s: float) -> float:
         """Return when all that was made or used will have left the window, in seconds from now."""
         if not self.get_used(kind, now_s):
             return 0.0
         tick = int(now_s / TICK_S)
         for then in range(tick, tick - TICKS, -1):
-            if any(_between(row, _RINGS[kind], then, then) for row in self._rows()):
+            if any(_count_between(row, _RINGS[kind], then, then) for row in self._list_rows()):
                 return max((then + TICKS) * TICK_S - now_s, 0.0)
         return 0.0
 
     def count_exceeded(self, limit: Limit) -> None:
         """Count a request over a limit."""
-        mine, *_ = self._rows()
+        mine, *_ = self._list_rows()
         at = OVER + LIMITS.index(limit)
         mine[at] = min(mine[at] + 1, MOST)
 
     def get_exceeded_count(self, limit: Limit) -> int:
         """Return how many requests were over a limit since the gateway started."""
         at = OVER + LIMITS.index(limit)
-        return sum(row[at] for row in self._rows())
+        return sum(row[at] for row in self._list_rows())
 
     # For budgets: what is held and used, but not read from the store yet.
 
-    def hold(self, tokens: int) -> None:
+    def hold_tokens(self, tokens: int) -> None:
         """Count tokens as held by a request under way; less than 0: no longer."""
-        mine, *_ = self._rows()
+        mine, *_ = self._list_rows()
         mine[HELD] = min(max(mine[HELD] + tokens, 0), MOST)
 
-    def use(self, tokens: int) -> None:
+    def use_tokens(self, tokens: int) -> None:
         """Count tokens as used, until they are read from the store."""
-        mine, *_ = self._rows()
+        mine, *_ = self._list_rows()
         mine[USED] = (mine[USED] + tokens) & MOST
 
     def get_pending_tokens(self, stored: Sequence[int] | None, read_s: float) -> int:
-        """Return the tokens that all workers hold, and those used that are not among the `stored` ones (`all_stored`).
+        """Return the tokens that all workers hold, and those used that are not `stored` yet (`read_all_stored`).
 
         `stored` None: none were read since it has rows. Then those count which were stored after `read_s`, when the
         latest read began.
         """
-        rows = self._rows()
+        rows = self._list_rows()
         known = [get_stored(row, read_s) for row in rows] if stored is None else stored
         return sum(row[HELD] + ((row[USED] - then) & MOST) for row, then in zip(rows, known, strict=True))
 
     def get_budgeted_tokens(self) -> int:
         """Return the tokens that all workers hold and have used since the gateway began, up to `MOST` and again."""
-        return sum(row[HELD] + row[USED] for row in self._rows()) & MOST
+        return sum(row[HELD] + row[USED] for row in self._list_rows()) & MOST
 
-    def all_stored(self) -> Sequence[int] | None:
+    def read_all_stored(self) -> Sequence[int] | None:
         """Return what each worker has stored until now; None: this one has no rows."""
-        return [row[STORED] for row in self._rows()] if self._is_open else None
+        return [row[STORED] for row in self._list_rows()] if self._is_open else None
 
     def note_stored(self, used: int) -> None:
         """Note that what this worker had used at a time (`own_use`) is stored."""
@@ -319,13 +319,13 @@ class Counter:
         self._is_open = True
         self.under_way = self._mine[NOW]
 
-    def _rows(self) -> tuple[memoryview, ...]:
+    def _list_rows(self) -> tuple[memoryview, ...]:
         """Return all rows, that of this worker first."""
         if not self._is_open:
             self._open()
         return self._mine, *self.others
 
-    def _change(self, at: int, by: int) -> int:
+    def _add_to_word(self, at: int, by: int) -> int:
         """Add to a word. Return what was added: no more than fits, and no less than leaves nothing."""
         mine = self._mine
         known = mine[at]
@@ -334,8 +334,8 @@ class Counter:
 
     def _count(self, requests: int, tokens: int) -> None:
         """Count more in the latest tick, or less."""
-        self._tick_requests += self._change(self._at, requests)
-        self._tick_tokens += self._change(self._at + TICKS, tokens)
+        self._tick_requests += self._add_to_word(self._at, requests)
+        self._tick_tokens += self._add_to_word(self._at + TICKS, tokens)
 
     def _take_ahead(self, tokens: int, room_present: int, room: int, room_tokens: int) -> None:
         """Take places ahead, for requests that use so many tokens each, from the room that is left.
@@ -353,10 +353,10 @@ class Counter:
             spare = min(ahead * tokens, most_tokens - ahead * tokens)
         if ahead > 0:
             self._count(ahead, ahead * tokens + spare)
-            self.leave(-ahead)
+            self.end_requests(-ahead)
             self.ahead, self.ahead_each, self.ahead_spare = ahead, tokens, spare
 
-    def _sums(self) -> Sums:
+    def _read_sums(self) -> Sums:
         made, used = self._older_requests + self._tick_requests, self._older_tokens + self._tick_tokens
         return self._with_others(self.under_way, made, used)
 
@@ -368,8 +368,8 @@ class Counter:
             present += row[NOW]
             last = row[LAST]
             if last > tick:  # this worker came to its tick before, and was stopped since
-                made += _between(row, REQUESTS, tick - 1, last)
-                used += _between(row, TOKENS, tick - 1, last)
+                made += _count_between(row, REQUESTS, tick - 1, last)
+                used += _count_between(row, TOKENS, tick - 1, last)
             elif last == tick:
                 made += row[at] + row[before]
                 used += row[at + TICKS] + row[before + TICKS]
@@ -378,7 +378,7 @@ class Counter:
                 used += row[before + TICKS]
         return present, made, used
 
-    def _turn(self, now_s: float) -> None:
+    def _begin_tick(self, now_s: float) -> None:
         """Begin a tick: clear the places of those that have left the window, and sum up the others' once."""
         self.give_back_ahead()
         if not self._is_open:
@@ -396,14 +396,14 @@ class Counter:
         self._older_requests = sum(mine[REQUESTS:TOKENS].tolist()) - self._tick_requests
         self._older_tokens = sum(mine[TOKENS:].tolist()) - self._tick_tokens
         for row in self.others:
-            self._older_requests += _between(row, REQUESTS, first, last)
-            self._older_tokens += _between(row, TOKENS, first, last)
+            self._older_requests += _count_between(row, REQUESTS, first, last)
+            self._older_tokens += _count_between(row, TOKENS, first, last)
 
     def _get_window_exit_s(self, ring: int, over: int, tick: int) -> float:
         """Return the time at which the oldest `over` of all workers will have left the window."""
-        rows = self._rows()
+        rows = self._list_rows()
         for then in range(tick - TICKS + 1, tick + 1):
-            over -= sum(_between(row, ring, then, then) for row in rows)
+            over -= sum(_count_between(row, ring, then, then) for row in rows)
             if over <= 0:
                 return (then + TICKS) * TICK_S
         return (tick + TICKS) * TICK_S
@@ -419,10 +419,10 @@ def get_stored(row: memoryview, read_s: float) -> int:
 
 def sum_window(row: memoryview, ring: int, first: int) -> int:
     """Return what a row counts since a tick."""
-    return _between(row, ring, first, row[LAST])
+    return _count_between(row, ring, first, row[LAST])
 
 
-def _between(row: memoryview, ring: int, first: int, last: int) -> int:
+def _count_between(row: memoryview, ring: int, first: int, last: int) -> int:
     """Return what a row counts from one tick to another, of those that it still has."""
     newest = row[LAST]
     first, last = max(first, newest - TICKS + 1), min(last, newest)

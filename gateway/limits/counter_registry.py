@@ -46,7 +46,7 @@ class Meters:
         self._full_until_s = self._log_from_s = float("-inf")
         #: The way to the shares of limits that this gateway has in common with others; None: it counts for itself.
         self.shares = None if shared.shares is None else ShareClient(shared.shares, place=place, clock=clock)
-        shared.adopt(place)
+        shared.adopt_place(place)
 
     def get_meter(self, scope: Scope, name: str) -> LimitMeter:
         """Return the meter of a rule, the same each time. Raises GatewayError (overloaded) if there is no room."""
@@ -54,10 +54,10 @@ class Meters:
         if meter is None:
             meter = self._known[scope, name] = LimitMeter(partial(self._open_rows, scope, name), self._clock)
             if (known := self._means.pop((scope, name), None)) is not None:
-                meter.remember(*known)
+                meter.adopt_mean(*known)
         return meter
 
-    def in_use(self, scope: Scope, name: str) -> LimitMeter | None:
+    def find_used_meter(self, scope: Scope, name: str) -> LimitMeter | None:
         """Return the meter of a rule that this worker has used in the last minutes; None: it has not."""
         return self._known.get((scope, name)) if (scope, name) in self._open else None
 
@@ -65,9 +65,9 @@ class Meters:
         """Give back what is not used any more, again and again."""
         while True:
             await asyncio.sleep(EVERY_S)
-            self.tidy()
+            self.release_unused()
 
-    def tidy(self) -> None:
+    def release_unused(self) -> None:
         """Give back what was taken ahead in ticks that are over, and counters that this worker has not used lately."""
         now_s = self._clock()
         since_s = now_s - UNUSED_S
@@ -91,7 +91,7 @@ class Meters:
         """Return whether this worker is the first one of its gateway: it tells what concerns all of them."""
         return self._place == 0
 
-    def used_until_now(self) -> Callable[[], None]:
+    def mark_used_until_now(self) -> Callable[[], None]:
         """Return what notes, once it is stored, that all is which was used until now."""
         used = [(meter, own) for meter, _ in self._open.values() if (own := meter.own_use) is not None]
 
@@ -101,10 +101,10 @@ class Meters:
 
         return note_stored
 
-    def stored_until_now(self, budgets: Budgets) -> Callable[[], None]:
+    def mark_stored_until_now(self, budgets: Budgets) -> Callable[[], None]:
         """Return what notes, once it is read, that all is which was stored until now."""
         now_s = self._clock()
-        stored = [(meter, meter.all_stored()) for meter in self._known.values()]
+        stored = [(meter, meter.read_all_stored()) for meter in self._known.values()]
 
         def note_read() -> None:
             budgets.read_s = now_s
@@ -124,21 +124,23 @@ class Meters:
 
     def _open_rows(self, scope: Scope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""
-        number = self._hold(scope, name)
+        number = self._hold_counter(scope, name)
         if number is None and self._clock() >= self._full_until_s:
-            self.tidy()
-            number = self._hold(scope, name)
+            self.release_unused()
+            number = self._hold_counter(scope, name)
         if number is None:
             raise self._build_full_error(scope, name)
         self._open[scope, name] = meter, number
         self._by_number[number] = meter
         if self.shares is not None:
-            meter.open_shares(number, self.shares.memory.words(number))
-        return self._shared.rows(number, self._place)
+            meter.open_shares(number, self.shares.memory.get_words(number))
+        return self._shared.get_rows(number, self._place)
 
-    def _hold(self, scope: Scope, name: str) -> int | None:
+    def _hold_counter(self, scope: Scope, name: str) -> int | None:
         now_s = self._clock()
-        return self._shared.hold(f"{scope} {name}", place=self._place, now_s=now_s, makes=now_s >= self._full_until_s)
+        return self._shared.hold_counter(
+            f"{scope} {name}", place=self._place, now_s=now_s, makes=now_s >= self._full_until_s
+        )
 
     def _build_full_error(self, scope: Scope, name: str) -> GatewayError:
         now_s = self._clock()

@@ -14,7 +14,7 @@ from gateway.limits.share_client import SHARED
 Limited: TypeAlias = tuple[Scope, str, Allowance]
 
 
-def fullest(
+def measure_fullest(
     limited: Iterable[Limited], *, meters: Meters, budgets: Budgets, now_s: float
 ) -> Mapping[tuple[Scope, Limit], float]:
     """Return the largest used part of each limit of a scope; 1: it is reached. Soft limits may have more.
@@ -24,29 +24,31 @@ def fullest(
     """
     parts: dict[tuple[Scope, Limit], float] = {}
 
-    def note(scope: Scope, limit: Limit, used: float, most: float) -> None:
+    def note_share(scope: Scope, limit: Limit, used: float, most: float) -> None:
         part = used / most if most else 1.0
         parts[scope, limit] = max(parts.get((scope, limit), 0.0), part)
 
-    def look(scope: Scope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
+    def measure_meter(scope: Scope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
         largest = parts.setdefault((scope, limit), 0.0)
         if meter is None:
             return
         elsewhere = meter.get_used_elsewhere(SHARED.index(limit))
-        if meter.at_most(kind) + elsewhere > largest * most:  # few are fuller than all before them
-            note(scope, limit, meter.peek_used(kind, now_s) + elsewhere, most)
+        if meter.estimate_most(kind) + elsewhere > largest * most:  # few are fuller than all before them
+            note_share(scope, limit, meter.peek_used(kind, now_s) + elsewhere, most)
 
     for scope, name, allowance in limited:
-        meter = meters.in_use(scope, name)
+        meter = meters.find_used_meter(scope, name)
         if (most := allowance.requests_per_minute) is not None:
-            look(scope, "requests_per_minute", "requests", meter, most)
+            measure_meter(scope, "requests_per_minute", "requests", meter, most)
         if (most := allowance.tokens_per_minute) is not None:
-            look(scope, "tokens_per_minute", "tokens", meter, most)
+            measure_meter(scope, "tokens_per_minute", "tokens", meter, most)
         if (most := allowance.concurrent) is not None:
-            here = 0 if meter is None else meter.present() + meter.get_used_elsewhere(SHARED.index("concurrent"))
-            note(scope, "concurrent", here, most)
+            here = (
+                0 if meter is None else meter.count_under_way() + meter.get_used_elsewhere(SHARED.index("concurrent"))
+            )
+            note_share(scope, "concurrent", here, most)
         if allowance.has_budget:
             for limit, figure, used in budgets.get_usage(scope, name, allowance):
                 if figure is not None:
-                    note(scope, limit, used, figure)
+                    note_share(scope, limit, used, figure)
     return parts

@@ -11,7 +11,7 @@ from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
 from gateway.limits.reservation import RulePlaces
-from gateway.limits.share_client import SHARED, ShareClient, failing_error, is_used_up, write_figures
+from gateway.limits.share_client import SHARED, ShareClient, build_sharing_error, is_used_up, write_figures
 from gateway.limits.share_memory import BINDING, BUDGET, EPOCH
 
 #: How long a client waits for one of the requests under way to end.
@@ -34,7 +34,7 @@ def do_nothing() -> None:
     """Do nothing: there is nothing to catch up on."""
 
 
-def key_id(tenant: str, name: str) -> str:
+def build_key_id(tenant: str, name: str) -> str:
     """Return the name under which a key is counted: tenants may give their keys the same one."""
     return f"{tenant}\0{name}"
 
@@ -76,7 +76,7 @@ class LimitMeter(Counter):
         self.usual: RulePlaces | None = None
         self.stored: Sequence[int] | None = None
 
-    def places(self, reserved: int, made: int, *, is_held: bool = False) -> RulePlaces:
+    def find_places(self, reserved: int, made: int, *, is_held: bool = False) -> RulePlaces:
         """Return places of the latest tick that reserve so many tokens, for requests that count as so many.
 
         `is_held`: a budget counts them.
@@ -86,12 +86,12 @@ class LimitMeter(Counter):
             return usual
         return RulePlaces(self, self.tick, reserved, made, is_held=is_held)
 
-    def have(self, places: RulePlaces) -> RulePlaces:
+    def take_places(self, places: RulePlaces) -> RulePlaces:
         """Note that a request has these places, and return them. Further ones of the tick may share them."""
         if places.is_held:
-            self.hold(places.reserved)
+            self.hold_tokens(places.reserved)
         self.usual = places
-        places.suit(self._reserved_tokens)
+        places.fit_token_estimate(self._reserved_tokens)
         return places
 
     @property
@@ -99,39 +99,39 @@ class LimitMeter(Counter):
         """Return the tokens that a request reserves if its body says no more."""
         return self.expected if self.looked_by[2] < _NO_LIMIT else 0
 
-    def _expect(self, tokens: int) -> None:
+    def _expect_tokens(self, tokens: int) -> None:
         if tokens != self.expected:
             self.expected = tokens
             if self.usual is not None:
-                self.usual.suit(self._reserved_tokens)
+                self.usual.fit_token_estimate(self._reserved_tokens)
 
-    def settle(self, tick: int, tokens: int) -> None:
+    def settle_tokens(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""
         try:
             if tokens:
-                self.correct(0, tokens, tick)
+                self.correct_tick(0, tokens, tick)
         except GatewayError:
             return  # the counter was given away, so all that was reserved has left the window
 
-    def learn(self, used: float, requests: int) -> None:
+    def learn_tokens(self, used: float, requests: int) -> None:
         """Take into the mean that some requests used so many tokens each."""
         share = 1 - (1 - _SHARE) ** requests
         if self.learnt < _FIRST:
             share = max(share, requests / (self.learnt + requests))
             self.learnt = min(self.learnt + requests, _FIRST)
         self.mean += (min(used, self.most_mean) - self.mean) * share
-        self._expect(ceil(self.mean))
+        self._expect_tokens(ceil(self.mean))
 
-    def remember(self, mean: float, learnt: int) -> None:
+    def adopt_mean(self, mean: float, learnt: int) -> None:
         """Begin with the mean that an earlier meter of the rule had."""
         self.mean, self.learnt = mean, learnt
-        self._expect(ceil(mean))
+        self._expect_tokens(ceil(mean))
 
     def bound_mean(self, tokens_per_minute: int) -> None:
         """Keep the mean, and what is expected without one, within a part of what a rule allows in a minute."""
         self.most_mean = ceil(tokens_per_minute * _MOST_OF_LIMIT)
         self.mean = min(self.mean, float(self.most_mean))
-        self._expect(ceil(self.mean) or min(USUAL, self.most_mean))
+        self._expect_tokens(ceil(self.mean) or min(USUAL, self.most_mean))
 
     def _set_thresholds(self, most: Sums) -> None:
         super()._set_thresholds(most)
@@ -141,8 +141,8 @@ class LimitMeter(Counter):
         super().close()
         self.usual = self.stored = None
 
-    def _turn(self, now_s: float) -> None:
-        super()._turn(now_s)
+    def _begin_tick(self, now_s: float) -> None:
+        super()._begin_tick(now_s)
         self.usual = None
 
 
@@ -204,7 +204,7 @@ class LimitRule:
         shares = self.shares
         if shares is None or shares.has_lease(now_s):
             return
-        error = failing_error(self.scope, self.name)
+        error = build_sharing_error(self.scope, self.name)
         if shares.is_failing:
             raise error
         self.meter.get_used("tokens", now_s)  # it may have been given back
@@ -232,7 +232,7 @@ class LimitRule:
     def ask_for_more(self, tokens: int) -> None:
         """Ask for so many tokens more, which a request has taken."""
         if self.shares is not None:
-            self.shares.ask(self.meter.number, requests=0, tokens=tokens)
+            self.shares.request_more(self.meter.number, requests=0, tokens=tokens)
 
     def wait_for_more(self, refusal: GatewayError, *, requests: int, tokens: int) -> UndecidedError:
         """Ask for more. Return the error of a request that waits for it."""
@@ -268,11 +268,11 @@ class LimitRule:
                 self._check_budget()
             if (limit := self.budgets.find_exceeded(self.scope, self.id, figures)) is not None:
                 return Over(self, limit, None)
-            if reserved and (limit := self._over_with_held(reserved)) is not None:
+            if reserved and (limit := self._find_budget_over_with_held(reserved)) is not None:
                 return Over(self, limit, BUSY_S, may_grow=True)
         if requests and present > most_present:
             self.catch_up()
-            if (present := self.meter.present()) > most_present:
+            if (present := self.meter.count_under_way()) > most_present:
                 return Over(self, "concurrent", BUSY_S, may_grow=present <= (figures.concurrent or 0))
         if requests and made > most_made:
             wait_s = self.meter.wait_s("requests", made - most_made, now_s)
@@ -281,13 +281,13 @@ class LimitRule:
             self.catch_up()
             used = self.meter.get_used("tokens", now_s)
             if used > most_used:
-                wait_s = self._tokens_wait_s(used - most_used, now_s)
+                wait_s = self._wait_for_tokens_s(used - most_used, now_s)
                 return Over(self, "tokens_per_minute", wait_s, may_grow=used <= self.most_tokens)
         return None
 
-    def over_grown(self, reserved: int, now_s: float) -> Over | None:
+    def find_outgrown_limit(self, reserved: int, now_s: float) -> Over | None:
         """Return the limit without room for a request that has come to reserve so many tokens; None: each has room."""
-        if self.has_budget and (limit := self._over_with_held(reserved)) is not None:
+        if self.has_budget and (limit := self._find_budget_over_with_held(reserved)) is not None:
             return Over(self, limit, BUSY_S, may_grow=True)
         most = min(self.most_tokens, self._room[2])
         if self.meter.get_used("tokens", now_s) > most:
@@ -297,10 +297,10 @@ class LimitRule:
                 return Over(self, "tokens_per_minute", wait_s, may_grow=used <= self.most_tokens)
         return None
 
-    def _over_with_held(self, reserved: int) -> BudgetLimit | None:
+    def _find_budget_over_with_held(self, reserved: int) -> BudgetLimit | None:
         """Return the budget that has no room beside what others hold, and used since it was read; None: each has."""
         if self.shares is not None:
-            return self._over_ceiling(reserved)
+            return self._find_budget_over_ceiling(reserved)
         limit: BudgetLimit | None = None
         for catch_up in (do_nothing, self.catch_up):
             catch_up()
@@ -312,7 +312,7 @@ class LimitRule:
                 return None
         return limit
 
-    def _over_ceiling(self, reserved: int) -> BudgetLimit | None:
+    def _find_budget_over_ceiling(self, reserved: int) -> BudgetLimit | None:
         """Return the budget of which this gateway has used up its share, with what others hold; None: each has some."""
         for catch_up in (do_nothing, self.catch_up):
             catch_up()
@@ -322,12 +322,12 @@ class LimitRule:
                 return None
         return BUDGETS[words[BINDING]]
 
-    def _tokens_wait_s(self, over: int, now_s: float) -> float:
+    def _wait_for_tokens_s(self, over: int, now_s: float) -> float:
         """Return when so many tokens will have left the window; or be known, where no request has told yet."""
         return self.meter.wait_s("tokens", over, now_s) if self.meter.mean else BUSY_S
 
     def _check_budget(self) -> None:
-        obstacle = self.budgets.obstacle(self.scope, self.id, self.allowance)
+        obstacle = self.budgets.find_obstacle(self.scope, self.id, self.allowance)
         if obstacle is not None:
             raise GatewayError(
                 "overloaded", f"The {self.scope} {self.name!r} has a budget, and {obstacle}.", retry_after_s=BUSY_S

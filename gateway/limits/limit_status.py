@@ -44,14 +44,22 @@ def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[LimitUsage]:
 
     if (most := allowance.requests_per_minute) is not None:
         yield build_usage(
-            "requests_per_minute", most, meter.get_used("requests", now_s), meter.empty_s("requests", now_s)
+            "requests_per_minute",
+            most,
+            meter.get_used("requests", now_s),
+            meter.measure_time_until_empty_s("requests", now_s),
         )
     if (most := allowance.tokens_per_minute) is not None:
-        yield build_usage("tokens_per_minute", most, meter.get_used("tokens", now_s), meter.empty_s("tokens", now_s))
+        yield build_usage(
+            "tokens_per_minute",
+            most,
+            meter.get_used("tokens", now_s),
+            meter.measure_time_until_empty_s("tokens", now_s),
+        )
     if (most := allowance.concurrent) is not None:
-        yield build_usage("concurrent", most, meter.present())
+        yield build_usage("concurrent", most, meter.count_under_way())
     if allowance.has_budget:
         for limit, figure, used in rule.budgets.get_usage(rule.scope, rule.id, allowance):
             if figure is not None:
                 alone = Allowance(cost_per_day=figure if limit.startswith("cost") else None)  # only money needs prices
-                yield build_usage(limit, figure, used, obstacle=rule.budgets.obstacle(rule.scope, rule.id, alone))
+                yield build_usage(limit, figure, used, obstacle=rule.budgets.find_obstacle(rule.scope, rule.id, alone))

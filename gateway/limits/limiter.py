@@ -1,7 +1,7 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
-1. `of_caller`, `of_model` and `of_upstream` return the rules of a request, the same each time.
-2. `reserve` takes a place in all rules, or in none and raises. `Reservation.close` gives the places back, once.
+1. `list_caller_rules`, `list_model_rules` and `list_upstream_rules` return the rules of a request, the same each time.
+2. `reserve_places` takes a place in all rules, or in none and raises. `Reservation.close` gives the places back, once.
 3. Tokens are reserved at the beginning, by an estimate, and corrected at the end (`reservation.py`).
 
 Limits fail closed: where a rule cannot be counted, its requests are refused.
@@ -20,9 +20,9 @@ from gateway.contracts.model_names import MODEL_CHARS, is_model_match
 from gateway.contracts.plugin import Counters
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter_registry import Meters
-from gateway.limits.limit_rule import LimitRule, Over, do_nothing, key_id
+from gateway.limits.limit_rule import LimitRule, Over, build_key_id, do_nothing
 from gateway.limits.limit_status import LimitUsage, list_rule_usage
-from gateway.limits.refusal import build_ratelimit_fields, refusal
+from gateway.limits.refusal import build_limit_error, build_ratelimit_fields
 from gateway.limits.reservation import LIMITED, Reservation, RulePlaces
 
 log = logging.getLogger("gateway")
@@ -75,7 +75,7 @@ class Limiter:
         own = (caller.bounds.limits, self._tenants.get(caller.tenant))
         return self._target_tokens or any(map(_counts_tokens, own))
 
-    def shares(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+    def takes_shared_room(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
         """Return whether a request takes something that others want: places, or tokens that are reserved.
 
         That is in the limits of its tenant, of these upstreams, and of models where the body says which one it is for.
@@ -83,37 +83,37 @@ class Limiter:
         models = self._models.values() if by_model else ()
         return any(map(_is_taken, (self._tenants.get(caller.tenant), *map(self._upstreams.get, upstreams), *models)))
 
-    def of_caller(self, caller: Caller) -> tuple[LimitRule, ...]:
+    def list_caller_rules(self, caller: Caller) -> tuple[LimitRule, ...]:
         """Return the rules of a key and its tenant. Raises GatewayError (overloaded) if one cannot be counted."""
         rules: list[LimitRule] = []
         if (allowance := caller.bounds.limits) is not None:
-            rules.append(self._rule_of_key(caller, allowance))
+            rules.append(self._get_rule_of_key(caller, allowance))
         if (allowance := self._tenants.get(caller.tenant)) is not None:
-            rules.append(self._rule("tenant", caller.tenant, allowance))
+            rules.append(self._get_rule("tenant", caller.tenant, allowance))
         return tuple(rules)
 
     def has_upstream(self, upstream: str) -> bool:
         """Return whether an upstream has limits."""
         return upstream in self._upstreams
 
-    def of_model(self, model: str) -> tuple[LimitRule, ...]:
-        """Return the rules of a model: all whose patterns match count. Raises as `of_caller`."""
+    def list_model_rules(self, model: str) -> tuple[LimitRule, ...]:
+        """Return the rules of a model: all whose patterns match count. Raises as `list_caller_rules`."""
         rules = self._of_model.get(model)
         if rules is None:
             matching = ((one, allowance) for one, allowance in self._models.items() if is_model_match(model, one))
-            rules = tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
+            rules = tuple(self._get_rule("model", pattern, allowance) for pattern, allowance in matching)
             if len(model) <= MODEL_CHARS:
                 if len(self._of_model) >= MODELS:
                     self._of_model.clear()
                 self._of_model[model] = rules
         return rules
 
-    def of_upstream(self, upstream: str) -> tuple[LimitRule, ...]:
-        """Return the rules of an upstream. Raises as `of_caller`."""
+    def list_upstream_rules(self, upstream: str) -> tuple[LimitRule, ...]:
+        """Return the rules of an upstream. Raises as `list_caller_rules`."""
         allowance = self._upstreams.get(upstream)
-        return () if allowance is None else (self._rule("upstream", upstream, allowance),)
+        return () if allowance is None else (self._get_rule("upstream", upstream, allowance),)
 
-    def reserve(
+    def reserve_places(
         self,
         rules: Sequence[LimitRule],
         tokens: int | None = None,
@@ -153,18 +153,20 @@ class Limiter:
                 ):
                     meter.ahead -= requests
                     meter.ahead_spare = spare
-                    places.append(meter.places(wanted, requests))
+                    places.append(meter.find_places(wanted, requests))
                     continue
                 if rule.shares is not None:
                     rule.check_lease(now_s, wanted)
-                sums = meter.take(requests, wanted, now_s, rule.bounds)
-                places.append(meter.have(meter.places(wanted, requests, is_held=rule.has_budget and wanted > 0)))
+                sums = meter.count_requests(requests, wanted, now_s, rule.bounds)
+                places.append(
+                    meter.take_places(meter.find_places(wanted, requests, is_held=rule.has_budget and wanted > 0))
+                )
                 if rule.shares is not None:
                     sums = rule.follow_share(sums)
                 if sums is not None and (over := rule.find_exceeded(sums, now_s, wanted, requests)) is not None:
                     if not rule.allowance.soft:
-                        raise self._refuse(reservation, over, rules, now_s, wanted=(requests, wanted))
-                    self._note(over, now_s)
+                        raise self._build_refusal(reservation, over, rules, now_s, wanted=(requests, wanted))
+                    self._record_reached_limit(over, now_s)
                     if exceeded is not None:
                         exceeded.append(f"{over.limit}; scope={rule.scope}")
         except GatewayError:
@@ -174,7 +176,7 @@ class Limiter:
             reservation.drop_tokens()
         return reservation
 
-    def _refuse(
+    def _build_refusal(
         self, reservation: Reservation, over: Over, rules: Sequence[LimitRule], now_s: float, *, wanted: tuple[int, int]
     ) -> GatewayError:
         """Return the error of a request without room, or that of one which waits until more of the limit is here.
@@ -183,12 +185,12 @@ class Limiter:
         """
         reservation.close(LIMITED)
         self._catch_up()  # it says how much room is left
-        rule, error = over.rule, refusal(over, rules, now_s)
+        rule, error = over.rule, build_limit_error(over, rules, now_s)
         if rule.may_have_more(over, now_s):
             self._counters.count("limit_waits", scope=rule.scope, limit=over.limit)
             requests, tokens = wanted
             return rule.wait_for_more(error, requests=requests, tokens=tokens)
-        self._note(over, now_s)
+        self._record_reached_limit(over, now_s)
         return error
 
     def reserve_more(
@@ -204,30 +206,30 @@ class Limiter:
             meter, wanted = rule.meter, min(tokens, rule.most_tokens)
             if not before.reserved or wanted <= before.reserved:
                 continue
-            meter.correct(0, wanted - before.reserved, before.tick)
+            meter.correct_tick(0, wanted - before.reserved, before.tick)
             if before.is_held:
-                meter.hold(wanted - before.reserved)
+                meter.hold_tokens(wanted - before.reserved)
             places[number] = RulePlaces(meter, before.tick, wanted, before.made, is_held=before.is_held)
             if rule.shares is not None:
                 rule.follow_share(None)
-            if not rule.allowance.soft and (over := rule.over_grown(wanted, now_s)) is not None:
+            if not rule.allowance.soft and (over := rule.find_outgrown_limit(wanted, now_s)) is not None:
                 if rule.may_have_more(over, now_s):  # what a request turns out to use beyond its estimate may exceed
                     rule.ask_for_more(wanted - before.reserved)
                     continue
-                self._note(over, now_s)
-                raise refusal(over, shown, now_s)
+                self._record_reached_limit(over, now_s)
+                raise build_limit_error(over, shown, now_s)
 
-    def fields(self, rules: Sequence[LimitRule]) -> Mapping[str, str]:
+    def build_header_fields(self, rules: Sequence[LimitRule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
         self._catch_up()
         return build_ratelimit_fields(rules, self.clock())
 
-    def of_all(self, callers: Iterable[Caller]) -> tuple[LimitRule, ...]:
-        """Return the rules of these callers, and of all tenants, models and upstreams. Raises as `of_caller`."""
-        rules = [self._rule_of_key(one, limits) for one in callers if (limits := one.bounds.limits) is not None]
-        rules += [self._rule("tenant", *item) for item in self._tenants.items()]
-        rules += [self._rule("model", *item) for item in self._models.items()]
-        rules += [self._rule("upstream", *item) for item in self._upstreams.items()]
+    def list_all_rules(self, callers: Iterable[Caller]) -> tuple[LimitRule, ...]:
+        """Return the rules of these callers and all tenants, models and upstreams. Raises as `list_caller_rules`."""
+        rules = [self._get_rule_of_key(one, limits) for one in callers if (limits := one.bounds.limits) is not None]
+        rules += [self._get_rule("tenant", *item) for item in self._tenants.items()]
+        rules += [self._get_rule("model", *item) for item in self._models.items()]
+        rules += [self._get_rule("upstream", *item) for item in self._upstreams.items()]
         return tuple(rules)
 
     def list_usage(self, rules: Sequence[LimitRule]) -> Iterator[LimitUsage]:
@@ -237,10 +239,10 @@ class Limiter:
         for rule in rules:
             yield from list_rule_usage(rule, now_s)
 
-    def _rule_of_key(self, caller: Caller, allowance: Allowance) -> LimitRule:
-        return self._rule("key", caller.name, allowance, key_id(caller.tenant, caller.name))
+    def _get_rule_of_key(self, caller: Caller, allowance: Allowance) -> LimitRule:
+        return self._get_rule("key", caller.name, allowance, build_key_id(caller.tenant, caller.name))
 
-    def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> LimitRule:
+    def _get_rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> LimitRule:
         own = own or name
         rule = self._rules.get((scope, own))
         if rule is not None and rule.allowance == allowance:  # that of a key may change
@@ -258,7 +260,7 @@ class Limiter:
             self._configured.add(rule)
         return rule
 
-    def _note(self, over: Over, now_s: float) -> None:
+    def _record_reached_limit(self, over: Over, now_s: float) -> None:
         """Count and log a limit that is reached."""
         rule = over.rule
         is_soft = rule.allowance.soft

@@ -15,7 +15,7 @@ _LIMIT_OF: Final[Mapping[Kind, Limit]] = {"requests": "requests_per_minute", "to
 _MINUTE_MS: Final = 60_000
 
 
-def refusal(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayError:
+def build_limit_error(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayError:
     """Return the error of a request that a limit refuses. `rules` are all that the request has."""
     whose, wait_s = f"The {over.rule.scope} {over.rule.name!r}", over.wait_s
     most = getattr(over.rule.allowance, over.limit)
@@ -23,7 +23,8 @@ def refusal(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayErro
         what, _, period = over.limit.partition("_per_")
         error = GatewayError(
             "insufficient_quota",
-            f"{whose} has used up its budget of {_amount(what, most)} per {period}: wait for the next {period} (UTC), "
+            f"{whose} has used up its budget of {_format_amount(what, most)} per {period}: wait for the next "
+            f"{period} (UTC), "
             "or ask the operator of this gateway for a larger one.",
         )
         error.settled = True  # SDKs would repeat a 429 at once
@@ -31,7 +32,8 @@ def refusal(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayErro
         what, _, period = over.limit.partition("_per_")
         error = GatewayError(
             "rate_limit_exceeded",
-            f"{whose} has requests under way, or just ended, that may use up its budget of {_amount(what, most)} per "
+            f"{whose} has requests under way, or just ended, that may use up its budget of "
+            f"{_format_amount(what, most)} per "
             f"{period}: try again once they have ended.",
             retry_after_s=wait_s,
         )
@@ -45,14 +47,15 @@ def refusal(over: Over, rules: Sequence[LimitRule], now_s: float) -> GatewayErro
         wait_s = min(wait_s, RETRY_AFTER_S)
         error = GatewayError(
             "rate_limit_exceeded",
-            f"{whose} has reached its limit of {most} {over.limit.replace('_', ' ')}: try again in {duration(wait_s)}.",
+            f"{whose} has reached its limit of {most} {over.limit.replace('_', ' ')}: try again in "
+            f"{format_duration(wait_s)}.",
             retry_after_s=wait_s,
         )
     error.fields = build_ratelimit_fields(rules, now_s)
     return error
 
 
-def _amount(what: str, most: float) -> str:
+def _format_amount(what: str, most: float) -> str:
     return f"{most} tokens" if what == "tokens" else f"a cost of {most:g}"
 
 
@@ -73,11 +76,11 @@ def build_ratelimit_fields(rules: Sequence[LimitRule], now_s: float) -> Mapping[
             remaining, most, rule = tightest
             fields[f"x-ratelimit-limit-{kind}"] = str(most)
             fields[f"x-ratelimit-remaining-{kind}"] = str(remaining)
-            fields[f"x-ratelimit-reset-{kind}"] = duration(rule.meter.empty_s(kind, now_s))
+            fields[f"x-ratelimit-reset-{kind}"] = format_duration(rule.meter.measure_time_until_empty_s(kind, now_s))
     return fields
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as OpenAI writes it: `120ms`, `7.5s`, `1m0s`."""
     milliseconds = ceil(seconds * 1000)
     if 0 < milliseconds < 1000:

@@ -39,12 +39,12 @@ class WindowCounter(Protocol):
 
     @property
     def ahead_tokens(self) -> int: ...
-    def leave(self, requests: int = 1) -> None: ...
-    def correct(self, requests: int, tokens: int, tick: int) -> None: ...
-    def hold(self, tokens: int) -> None: ...
-    def use(self, tokens: int) -> None: ...
-    def settle(self, tick: int, tokens: int) -> None: ...
-    def learn(self, used: float, requests: int) -> None: ...
+    def end_requests(self, requests: int = 1) -> None: ...
+    def correct_tick(self, requests: int, tokens: int, tick: int) -> None: ...
+    def hold_tokens(self, tokens: int) -> None: ...
+    def use_tokens(self, tokens: int) -> None: ...
+    def settle_tokens(self, tick: int, tokens: int) -> None: ...
+    def learn_tokens(self, used: float, requests: int) -> None: ...
 
 
 class RulePlaces:
@@ -53,7 +53,8 @@ class RulePlaces:
     `reserved` are the tokens of each (0: they do not count), and `made` is the requests that each counts as: one, or
     none. `is_held`: a budget counts these tokens as held while their requests are under way. `tokens` are those that
     they used beyond what they reserved, until it is settled, and `used` all of as many `requests` as used any. Further
-    requests may share them whose bodies have from `least_bytes` to `most_bytes` (`suit`): they reserve the same.
+    requests may share them whose bodies have from `least_bytes` to `most_bytes` (`fit_token_estimate`): they reserve
+    the same.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class RulePlaces:
         self.tokens = self.used = self.requests = 0
         self.least_bytes, self.most_bytes = 0, -1
 
-    def suit(self, expected: int) -> None:
+    def fit_token_estimate(self, expected: int) -> None:
         """Suit requests that need this many tokens unless their bodies say more; 0: their tokens do not count."""
         reserved = self.reserved
         self.least_bytes, self.most_bytes = 0, -1
@@ -91,26 +92,26 @@ class RulePlaces:
             self.least_bytes = reserved * BYTES_A_TOKEN
 
     def note_used(self, used: int, requests: int = 1) -> None:
-        """Add tokens that some requests used together; `settle` counts them later."""
+        """Add tokens that some requests used together; `settle_tokens` counts them later."""
         self.tokens += used - self.reserved * requests
         if self.is_held:
-            self.counter.hold(-self.reserved * requests)
-            self.counter.use(used)
+            self.counter.hold_tokens(-self.reserved * requests)
+            self.counter.use_tokens(used)
         if used:
             self.used += used
             self.requests += requests
 
-    def settle(self) -> None:
+    def settle_tokens(self) -> None:
         """Correct what was reserved for requests, and take into the mean what they used."""
         tokens, used, requests = self.tokens, self.used, self.requests
         self.tokens = self.used = self.requests = 0
-        self.counter.settle(self.tick, tokens)
+        self.counter.settle_tokens(self.tick, tokens)
         if requests:
-            self.counter.learn(used / requests, requests)
+            self.counter.learn_tokens(used / requests, requests)
 
     def drop_tokens(self) -> "RulePlaces":
         """Return the same place without reserved tokens, which it gives back."""
-        self.counter.correct(0, -self.reserved, self.tick)
+        self.counter.correct_tick(0, -self.reserved, self.tick)
         return RulePlaces(self.counter, self.tick, 0, self.made)
 
 
@@ -140,7 +141,7 @@ class Reservation:
             self._has_left = True
             for one in self.places:
                 if one.made:
-                    one.counter.leave()
+                    one.counter.end_requests()
         if tokens is LATER:
             return self
         places, self.places = self.places, []
@@ -150,7 +151,7 @@ class Reservation:
             for one in places:
                 if one.reserved:
                     one.note_used(tokens)
-                    one.settle()
+                    one.settle_tokens()
         else:
             _release_tokens(places)
         return self
@@ -184,13 +185,13 @@ class SharedReservation:
         if outcome == LIMITED or isinstance(tokens, Tokens):
             return Reservation([*self.places]).close(outcome, tokens)
         for one in self.places:
-            one.counter.leave()
+            one.counter.end_requests()
             if tokens is None:
                 if one.is_held:
-                    one.counter.hold(-one.reserved)
+                    one.counter.hold_tokens(-one.reserved)
             elif one.reserved:
                 one.note_used(tokens)
-                one.settle()
+                one.settle_tokens()
         return _CLOSED
 
 
@@ -224,7 +225,7 @@ class Settlement:
         is_shared = reservation.is_shared
         for one in reservation.places:
             if is_shared:
-                one.counter.leave(requests)
+                one.counter.end_requests(requests)
             if one.reserved:
                 if not one.requests:
                     self._open.append(one)
@@ -239,18 +240,18 @@ class Settlement:
         """Count what the requests used."""
         places, self._open = self._open, []
         for one in places:
-            one.settle()
+            one.settle_tokens()
 
 
 def _release_tokens(places: Sequence[RulePlaces]) -> None:
     """Release the held tokens; none of them count as used."""
     for one in places:
         if one.is_held:
-            one.counter.hold(-one.reserved)
+            one.counter.hold_tokens(-one.reserved)
 
 
 def _cancel_places(places: Sequence[RulePlaces]) -> None:
     """Take back all that was taken: the request used nothing."""
     _release_tokens(places)
     for one in places:
-        one.counter.correct(-one.made, -one.reserved, one.tick)
+        one.counter.correct_tick(-one.made, -one.reserved, one.tick)

@@ -52,18 +52,18 @@ class ShareClient:
     def open(self) -> None:
         """Listen to the other workers, on the running loop."""
         if self.memory.bells:
-            asyncio.get_running_loop().add_reader(self.memory.bells[self.place], self._hear)
+            asyncio.get_running_loop().add_reader(self.memory.bells[self.place], self._receive_answers)
 
     def close(self) -> None:
         """Listen no more."""
         if self.memory.bells:
             asyncio.get_running_loop().remove_reader(self.memory.bells[self.place])
 
-    def announce(self) -> None:
+    def wake_answered(self) -> None:
         """Wake those of all workers whose requests for more are answered."""
-        self._wake()
+        self._wake_waiters()
         for place in range(1, len(self.memory.bells)):
-            self.memory.wake(place)
+            self.memory.wake_worker(place)
 
     def has_lease(self, now_s: float) -> bool:
         """Return whether this gateway may use its shares."""
@@ -79,34 +79,34 @@ class ShareClient:
         """Ask for more of a counter. Return the error of a request that waits for the answer."""
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[None] = loop.create_future()
-        answers = self.memory.words(number)[ANSWERS]
+        answers = self.memory.get_words(number)[ANSWERS]
         known, waiting = self._waiting.setdefault(number, (answers, []))
         if known != answers:  # it was answered just now
             waiting = []
             self._waiting[number] = answers, waiting
         waiting.append(answered)
         loop.call_later(LONGEST_S, _resolve, answered)
-        self.ask(number, requests=requests, tokens=tokens)
+        self.request_more(number, requests=requests, tokens=tokens)
         return UndecidedError(refusal, answered)
 
-    def ask(self, number: int, *, requests: int, tokens: int) -> None:
+    def request_more(self, number: int, *, requests: int, tokens: int) -> None:
         """Ask for more of a counter, and wait for nothing."""
-        self.memory.ask(number, self.place, requests=requests, tokens=tokens)
+        self.memory.request_more(number, self.place, requests=requests, tokens=tokens)
         if self.place:
-            self.memory.wake(0)
+            self.memory.wake_worker(0)
         else:
             self.has_asks.set()
 
-    def _hear(self) -> None:
+    def _receive_answers(self) -> None:
         self.memory.listen(self.place)
         if self.place:
-            self._wake()
+            self._wake_waiters()
         else:
             self.has_asks.set()
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         for number, (answers, waiting) in list(self._waiting.items()):
-            if self.memory.words(number)[ANSWERS] != answers:
+            if self.memory.get_words(number)[ANSWERS] != answers:
                 del self._waiting[number]
                 for answered in waiting:
                     _resolve(answered)
@@ -143,7 +143,7 @@ def is_used_up(words: memoryview, limit: Limit, now_s: float) -> bool:
     return bool(words[FULL + _WORDS.get(limit, BUDGET)] > now_s * MICROSECONDS)
 
 
-def failing_error(scope: str, name: str) -> GatewayError:
+def build_sharing_error(scope: str, name: str) -> GatewayError:
     """Return the error of a request whose limits cannot be counted together with those of other gateways."""
     return GatewayError(
         "overloaded",

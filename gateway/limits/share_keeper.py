@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.aio.clock import until_set
-from gateway.aio.cooperative import Work, in_turns
+from gateway.aio.clock import wait_until_set
+from gateway.aio.cooperative import Work, run_cooperatively
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import ConflictError
 from gateway.contracts.storage.quota import QUOTA_LEASE_S, QuotaAnswer, QuotaStore, ShareGrant
@@ -53,7 +53,7 @@ class ShareKeeper:
         self._routine_s = self._called_s = float("-inf")
         self._has_failed = False
 
-    async def first(self) -> None:
+    async def report_first(self) -> None:
         """Report this gateway to the store, and have a lease. A start waits for that, some seconds at most."""
         for _ in range(FIRST_CALLS):
             if await self._call([]):
@@ -63,33 +63,33 @@ class ShareKeeper:
     async def run(self) -> None:
         """Keep the shares."""
         while True:
-            await self.beat()
-            await until_set(self._shares.has_asks, self._find_pause_s())
+            await self.exchange_shares()
+            await wait_until_set(self._shares.has_asks, self._find_pause_s())
             self._shares.has_asks.clear()
 
     async def close(self) -> None:
         """Give back all that is not used."""
         now_s = self._clock.monotonic()
-        self._rules.lower(now_s)
+        self._rules.lower_to_use(now_s)
         rest = [request for rule in self._rules.found.values() for request in rule.list_rest(now_s)]
         self._rules.released.update({request.name: request for request in rest})
         if self._rules.released:
             await self._call([])
 
-    async def beat(self) -> None:
+    async def exchange_shares(self) -> None:
         """Request from the store what workers need, and give back what they do not."""
         now_s = self._clock.monotonic()
         self._header[ALIVE] = int(now_s * MICROSECONDS)
         is_routine = now_s - self._routine_s >= ROUTINE_S
         if is_routine:
             self._routine_s = now_s
-            await in_turns(self._rules.follow_all())
+            await run_cooperatively(self._rules.follow_all())
         self._take_asks(now_s)
         if not (has_lease := self._shares.has_lease(now_s)):
-            self._rules.lower(now_s)  # the store may have forgotten these
+            self._rules.lower_to_use(now_s)  # the store may have forgotten these
         occasion = Occasion(now_s, self._gateways, is_routine)
         due = [rule for rule in self._rules.found.values() if rule.is_due(occasion)]
-        planned = await in_turns(_plan(due, occasion))
+        planned = await run_cooperatively(_plan_changes(due, occasion))
         if not has_lease and any(rule.has_demand for rule in due):
             has_lease = await self._call(planned)
         elif planned or self._rules.released or self._owes_call(now_s):
@@ -102,9 +102,9 @@ class ShareKeeper:
         asking = {one.rule for one in planned}
         satisfied = [rule for rule in due if rule.has_demand and rule not in asking]
         for rule in satisfied:
-            rule.answer()
+            rule.wake_waiters()
         if satisfied:
-            self._shares.announce()
+            self._shares.wake_answered()
 
     def _owes_call(self, now_s: float) -> bool:
         """Return whether the store has to hear of this gateway: it has shares, and perhaps others lack some."""
@@ -122,7 +122,7 @@ class ShareKeeper:
         """Take what workers ask for."""
         asks = self._shares.memory.copy_asks()
         for number, (requests, tokens) in self._shares.memory.list_asks(self._asks, asks).items():
-            rule = self._rules.follow(number)
+            rule = self._rules.update_rule(number)
             rule.demand.add(requests, tokens, now_s)
         self._asks = asks
 
@@ -147,18 +147,18 @@ class ShareKeeper:
             log.warning("limits that gateways share are counted again: the store answers")
         for request in released:
             del self._rules.released[request.name]
-        self._take(planned, answer)
+        self._apply_answer(planned, answer)
         return True
 
-    def _take(self, planned: Sequence[PlannedShare], answer: QuotaAnswer) -> None:
+    def _apply_answer(self, planned: Sequence[PlannedShare], answer: QuotaAnswer) -> None:
         now_s, by_rule = self._clock.monotonic(), defaultdict[KeptRule, list[tuple[PlannedShare, ShareGrant]]](list)
         self._gateways = max(answer.gateways, 1)
         for one, grant in zip(planned, answer.grants, strict=False):  # behind them are those released
             by_rule[one.rule].append((one, grant))
         for rule, granted in by_rule.items():
-            rule.take(granted, now_s)
+            rule.take_grant(granted, now_s)
         self._rules.note_lacking(answer.lacking, now_s)
-        self._shares.announce()
+        self._shares.wake_answered()
 
     def _note_failure(self, error: Exception) -> None:
         """Let requests wait while the lease lasts. Then they are refused."""
@@ -177,14 +177,14 @@ class ShareKeeper:
             )
         for rule in self._rules.found.values():
             if rule.has_demand:
-                rule.answer()
-        self._shares.announce()
+                rule.wake_waiters()
+        self._shares.wake_answered()
 
 
-def _plan(due: Sequence[KeptRule], occasion: Occasion) -> Work[list[PlannedShare]]:
+def _plan_changes(due: Sequence[KeptRule], occasion: Occasion) -> Work[list[PlannedShare]]:
     """Return what is to be requested and given back."""
     planned: list[PlannedShare] = []
     for rule in due:
-        planned += rule.plan(occasion)
+        planned += rule.plan_requests(occasion)
         yield
     return planned

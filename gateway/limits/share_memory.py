@@ -49,19 +49,19 @@ class ShareMemory:
         for bell in self.bells:
             weakref.finalize(self, os.close, bell)
 
-    def words(self, number: int) -> memoryview:
+    def get_words(self, number: int) -> memoryview:
         """Return the words of a counter."""
         start = _HEADER + number * WORDS
         return self._words[start : start + WORDS]
 
     def clear(self, number: int) -> None:
         """Forget the shares of a counter, which is another's from now on."""
-        words = self.words(number)
+        words = self.get_words(number)
         epoch, answers = words[EPOCH], words[ANSWERS]
         words[:] = memoryview(bytes(8 * WORDS)).cast("q")
         words[EPOCH], words[ANSWERS] = epoch + 1, answers + 1
 
-    def ask(self, number: int, place: int, *, requests: int, tokens: int) -> None:
+    def request_more(self, number: int, place: int, *, requests: int, tokens: int) -> None:
         """Ask for more of a counter, for so many requests with so many tokens in all."""
         at = self._asks_at + place * self._size + number
         more = (requests << _TOKEN_BITS) + min(tokens, _MOST_TOKENS)
@@ -89,7 +89,7 @@ class ShareMemory:
                         asked[number] = requests + (more >> _TOKEN_BITS), tokens + (more & _MOST_TOKENS)
         return asked
 
-    def wake(self, place: int) -> None:
+    def wake_worker(self, place: int) -> None:
         """Wake a worker, which hears its bell."""
         with suppress(BlockingIOError):  # it was rung often enough
             os.eventfd_write(self.bells[place], 1)

@@ -69,7 +69,7 @@ class Portion(Protocol):
     def base(self) -> int: ...
     @property
     def lapse_s(self) -> float: ...
-    def look(self) -> None:
+    def observe_now(self) -> None:
         """Take what is known now, for all that follows."""
         ...
 
@@ -78,7 +78,7 @@ class Portion(Protocol):
         """Return what so many requests with so many tokens need."""
         ...
 
-    def publish(self, share: int) -> None:
+    def publish_room(self, share: int) -> None:
         """Let the workers use so much."""
         ...
 
@@ -105,7 +105,7 @@ class WindowPortion:
     def share(self) -> int:
         return int(self._use.words[self._slot])
 
-    def look(self) -> None:
+    def observe_now(self) -> None:
         pass  # it is always known
 
     def count_used(self, now_s: float) -> int:
@@ -114,7 +114,7 @@ class WindowPortion:
     def convert_demand(self, requests: int, tokens: int) -> int:
         return tokens if self._slot > REQUESTS else requests
 
-    def publish(self, share: int) -> None:
+    def publish_room(self, share: int) -> None:
         words = self._use.words
         if words[self._slot] != share:
             words[self._slot] = share
@@ -180,10 +180,10 @@ class BudgetPortion:
         self._ceiling = ceiling
         self._unit = 1.0
         self._stored: Sequence[int] = ()
-        self.look()
-        self.publish(0)
+        self.observe_now()
+        self.publish_room(0)
 
-    def look(self) -> None:
+    def observe_now(self) -> None:
         ceiling, is_cost = self._ceiling, BUDGETS[self._at] in COSTS
         self._stored = ceiling.list_stored()
         self._unit = ceiling.budgets.get_token_cost(*ceiling.rule) * COST_UNITS if is_cost else 1.0
@@ -201,7 +201,7 @@ class BudgetPortion:
         del requests
         return ceil(tokens * self._unit)
 
-    def publish(self, share: int) -> None:
+    def publish_room(self, share: int) -> None:
         tokens = int(share / self._unit) if self._unit else _MOST_LEFT
         self._ceiling.put(self._at, tokens, stored=sum(self._stored))
 

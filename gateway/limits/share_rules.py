@@ -137,11 +137,11 @@ class KeptRule:
     def list_rest(self, now_s: float) -> Iterator[ShareRequest]:
         """Yield what is still used when this gateway ends."""
         for portion in self.portions.values():
-            portion.look()
+            portion.observe_now()
             used = min(portion.count_used(now_s), portion.share)
             yield _build_request(portion, base=portion.base, held=used, used=used, wanted=used, needed=used)
 
-    def plan(self, occasion: Occasion) -> Iterator[PlannedShare]:
+    def plan_requests(self, occasion: Occasion) -> Iterator[PlannedShare]:
         """Yield what is to be requested now. What is given back, the workers use no longer."""
         self.gave_s = occasion.now_s
         is_active = self.has_demand or self.is_used(occasion.now_s)
@@ -151,7 +151,7 @@ class KeptRule:
                 yield PlannedShare(self, portion, request)
 
     def _plan_portion(self, portion: Portion, occasion: Occasion, *, is_active: bool) -> ShareRequest | None:
-        portion.look()
+        portion.observe_now()
         used, share, base = portion.count_used(occasion.now_s), portion.share, portion.base
         most = max(portion.limit - base, 0)
         lacks = used + portion.convert_demand(self.demand.requests, self.demand.tokens)
@@ -167,7 +167,7 @@ class KeptRule:
         grows = needed > share or (occasion.is_routine and wanted - share > spare // 2)
         shrinks = share - wanted > (0 if is_scarce else spare // 2)
         if shrinks:
-            used = _lower(portion, wanted, occasion.now_s)
+            used = _lower_portion(portion, wanted, occasion.now_s)
         elif not grows:
             wanted = share
             if not self._is_news(portion, used, share, occasion, is_scarce=is_scarce):
@@ -183,20 +183,20 @@ class KeptRule:
         change = abs(used - portion.sent[0])
         return change > 0 if is_scarce else occasion.is_routine and change * _ABOUT > portion.limit
 
-    def lower(self, now_s: float) -> None:
+    def lower_to_use(self, now_s: float) -> None:
         """Keep no more than what is used."""
         for portion in self.portions.values():
-            portion.look()
-            _lower(portion, 0, now_s)
+            portion.observe_now()
+            _lower_portion(portion, 0, now_s)
 
-    def take(self, granted: Sequence[tuple[PlannedShare, ShareGrant]], now_s: float) -> None:
+    def take_grant(self, granted: Sequence[tuple[PlannedShare, ShareGrant]], now_s: float) -> None:
         """Let the workers use what was granted, and answer what they requested, if that is known by now."""
         lacking: list[tuple[Portion, ShareGrant]] = []
         has_grown = False
         for (_, portion, request), grant in granted:
             has_grown = has_grown or grant.share > request.held
             portion.grant, portion.sent = grant, (request.used, grant.share)
-            portion.publish(grant.share)
+            portion.publish_room(grant.share)
             if isinstance(portion, WindowPortion):
                 portion.note_elsewhere(grant.used)
             if grant.share < request.needed:
@@ -211,9 +211,9 @@ class KeptRule:
         for portion in full:
             portion.note_full(_find_full_end(now_s))
         if full or not lacking:
-            self.answer()
+            self.wake_waiters()
         elif has_grown:
-            self.answer(is_last=False)
+            self.wake_waiters(is_last=False)
             self.demand.again_s = now_s + AGAIN_S
         else:
             self.demand.again_s = now_s + AGAIN_S
@@ -232,22 +232,22 @@ class KeptRule:
         self.use.words[BINDING] = at
         self.use.words[FULL + BUDGET] = _find_full_end(now_s)
 
-    def answer(self, *, is_last: bool = True) -> None:
+    def wake_waiters(self, *, is_last: bool = True) -> None:
         """Let those look again who wait. They ask again if they still lack some."""
         self.demand.clear(is_last=is_last)
         self.use.words[ANSWERS] += 1
 
 
-def _lower(portion: Portion, share: int, now_s: float) -> int:
+def _lower_portion(portion: Portion, share: int, now_s: float) -> int:
     """Lower a portion to a share, or to what is used of it. Return what is used.
 
     No more than the portion was: what a worker counts and is about to refuse may be seen here, too.
     """
     before = portion.share
-    portion.publish(share)
+    portion.publish_room(share)
     used = portion.count_used(now_s)
     if used > share:
-        portion.publish(min(used, before))
+        portion.publish_room(min(used, before))
     return used
 
 
@@ -286,17 +286,17 @@ class RuleList:
         self._today = datetime.fromtimestamp(clock.time(), UTC).date()
         self._names: tuple[Collection[Counted], dict[bytes, Counted]] = (), {}
         for number in range(self._memory.size):  # what an earlier keeper had, this one requests again
-            words = shares.memory.words(number)
+            words = shares.memory.get_words(number)
             if any(figure is not None for figure in read_figures(words)):
-                self.follow(number)
-        self.lower(clock.monotonic())
+                self.update_rule(number)
+        self.lower_to_use(clock.monotonic())
 
     def follow_all(self) -> Work[None]:
         """Follow the counters in use, and drop those that are not in use any more."""
         held = set(self._memory.list_held())
         self._today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         for number in held:
-            self.follow(number)
+            self.update_rule(number)
             yield
         now_s = self._clock.monotonic()
         for number, rule in list(self.found.items()):
@@ -304,7 +304,7 @@ class RuleList:
                 continue
             self._drop(rule)
 
-    def follow(self, number: int) -> KeptRule:
+    def update_rule(self, number: int) -> KeptRule:
         """Return the rule of a counter, with the portions of its limits as they are now."""
         digest = self._memory.get_digest(number)
         rule = self.found.get(number)
@@ -312,17 +312,17 @@ class RuleList:
             self._drop(rule)
             rule = None
         if rule is None:
-            mine, others = self._memory.rows(number, self._shares.place)
-            use = CounterUse((mine, *others), self._shares.memory.words(number))
+            mine, others = self._memory.get_rows(number, self._shares.place)
+            use = CounterUse((mine, *others), self._shares.memory.get_words(number))
             rule = self.found[number] = KeptRule(number, digest, use)
         rule.use.own = self._meters.find_open(number)
         self._renew(rule)
         return rule
 
-    def lower(self, now_s: float) -> None:
+    def lower_to_use(self, now_s: float) -> None:
         """Keep no more than what is used."""
         for rule in self.found.values():
-            rule.lower(now_s)
+            rule.lower_to_use(now_s)
 
     def note_lacking(self, names: Collection[str], now_s: float) -> None:
         """Note that another gateway lacks some of these."""

@@ -64,17 +64,17 @@ class SharedCounters:
         self._lock = os.memfd_create("gateway-limits", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self._lock)
 
-    def rows(self, number: int, place: int) -> tuple[memoryview, tuple[memoryview, ...]]:
+    def get_rows(self, number: int, place: int) -> tuple[memoryview, tuple[memoryview, ...]]:
         """Return the row of a counter to which `place` writes, and those of the others."""
         others = (other for other in range(self.places) if other != place)
-        return self.row(number, place), tuple(self.row(number, other) for other in others)
+        return self.get_row(number, place), tuple(self.get_row(number, other) for other in others)
 
-    def row(self, number: int, place: int) -> memoryview:
+    def get_row(self, number: int, place: int) -> memoryview:
         """Return the words of one row: 32 bits each, signed."""
         start = self._names_bytes + (number * self.places + place) * _ROW_BYTES
         return memoryview(self._memory)[start : start + 4 * _WORDS].cast("i")
 
-    def hold(self, name: str, *, place: int, now_s: float, makes: bool = True) -> int | None:
+    def hold_counter(self, name: str, *, place: int, now_s: float, makes: bool = True) -> int | None:
         """Return the number of the counter of this name, the same in all workers, which `place` holds from now on.
 
         None: it has none, and there is no room for one, or it should not be made.
@@ -109,13 +109,13 @@ class SharedCounters:
         """Return what tells a counter from others: that of its name (`digest_name`)."""
         return self._memory[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
 
-    def adopt(self, place: int) -> None:
+    def adopt_place(self, place: int) -> None:
         """Clear what a dead worker had under way at this place, and its holds. Its successor calls this at first."""
         names = self._memory[: self._names_bytes]
         if names.strip(b"\0"):  # at the gateway's start there are none
             for number, half in enumerate(memoryview(names).cast("Q").tolist()[::2]):  # the halves of all digests
                 if half:
-                    row = self.row(number, place)
+                    row = self.get_row(number, place)
                     row[NOW] = row[HELD] = 0
                     row[STORED] = row[BEFORE] = row[USED]  # what was not stored is lost
         start = self._holds_at + place * self.size
@@ -130,7 +130,7 @@ class SharedCounters:
         for step in range(size):
             number = (self._hand + step) % size
             if not any(held[number] for held in holds) and all(
-                tick - self.row(number, place)[LAST] >= TICKS for place in range(self.places)
+                tick - self.get_row(number, place)[LAST] >= TICKS for place in range(self.places)
             ):
                 self._hand = (number + 1) % size
                 return number

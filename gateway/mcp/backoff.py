@@ -23,7 +23,7 @@ class Backoff:
         self._chance = chance
         self._wait_s = first_s
 
-    def next_s(self, *, up_s: float) -> float:
+    def choose_wait_s(self, *, up_s: float) -> float:
         """Return the wait after a failure, in seconds; `up_s`: how long the server ran well before."""
         if up_s >= self._steady_s:
             self._wait_s = self._first_s

@@ -71,7 +71,7 @@ def read_blocks(content: Any) -> Work[Sequence[Block]]:
             )
             one = replace(one, line=text) if one.is_text else one
             room_chars -= min(len(text), room_chars)
-            size_bytes = _size_bytes(one.block)
+            size_bytes = _measure_size_bytes(one.block)
             if size_bytes > room_bytes:
                 raise _UnfitError(_TOO_LARGE)
             room_bytes -= size_bytes
@@ -222,11 +222,11 @@ def _build_note(line: str) -> Block:
     return Block(line, {"type": "text", "text": clean(line)})
 
 
-def _size_bytes(block: Json) -> int:
+def _measure_size_bytes(block: Json) -> int:
     """Return the size of a block without its text, as JSON in bytes."""
     inner = block.get("resource")
     if isinstance(inner, dict):
-        return count_sent_bytes({**block, "resource": None}) + _size_bytes(inner)
+        return count_sent_bytes({**block, "resource": None}) + _measure_size_bytes(inner)
     data: str = block.get("data") or block.get("blob") or ""  # base64 is written as it is
     return count_sent_bytes({**block, "text": "", "data": "", "blob": ""}) + len(data)
 

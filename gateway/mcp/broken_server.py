@@ -22,13 +22,13 @@ class BrokenServer:
     async def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
 
-    def condition(self) -> ServiceStatus:
+    def get_condition(self) -> ServiceStatus:
         return self._condition
 
-    def definitions(self) -> Mapping[str, str]:
+    def list_definitions(self) -> Mapping[str, str]:
         return {}
 
-    def document(self, tool: str) -> Json | None:
+    def find_document(self, tool: str) -> Json | None:
         del tool
         return None
 
@@ -38,10 +38,10 @@ class BrokenServer:
     def watch(self, changed: Callable[[], None]) -> None:
         """Do nothing: it never changes."""
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         return self._service
 
-    def spec(self, tool: str) -> ToolSpec | None:
+    def find_spec(self, tool: str) -> ToolSpec | None:
         del tool
         return None
 

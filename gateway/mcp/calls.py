@@ -17,14 +17,14 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from gateway.aio.cooperative import in_turns
+from gateway.aio.cooperative import run_cooperatively
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.contracts.tracing.context import ToolTrace
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.server_facts import CALL_STANDS, Config
-from gateway.mcp.tool_result import tool_result
+from gateway.mcp.tool_result import convert_tool_result
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
@@ -140,7 +140,7 @@ class ServerCalls:
             answer = await self._call_with_retries(tool, arguments, patience)
             if answer.get("content") is None and answer.get("structuredContent") is None:
                 raise AnsweredError("its answer is no result of a call: it has no content")
-            result = await in_turns(tool_result(answer))
+            result = await run_cooperatively(convert_tool_result(answer))
             if result.ok:
                 return result, ""
             return (_with_note(result) if self._may_have_run(tool, result.content) else result), "tool_error"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gateway.contracts.storage.store import Json
-from gateway.mcp.schemas.differences import differences
+from gateway.mcp.schemas.differences import describe_differences
 from gateway.mcp.server import ManagedServer
 from gateway.mcp.server_text import format_one_line
 
@@ -27,7 +27,7 @@ class ChangedTools:
 
     async def report(self, server: ManagedServer) -> None:
         """Log each tool of a service that is not as it was accepted, once, with what differs. Raises StoreError."""
-        changed = server.service.service().changed
+        changed = server.service.get_service().changed
         new, self._logged[server.name] = changed - self._logged.get(server.name, frozenset()), changed
         tools = sorted(new)[:_MOST_LOGGED]
         if not tools:
@@ -42,7 +42,7 @@ class ChangedTools:
                     tool,
                 )
                 continue
-            accepted, present = recorded.get(pins.get(tool, "")), server.service.document(tool)
+            accepted, present = recorded.get(pins.get(tool, "")), server.service.find_document(tool)
             log.warning(
                 "service %r: the tool %r is not as it was accepted, so each call asks a person%s; compare by `gateway "
                 "mcp tools`, then `gateway mcp accept`; for a server that changes at each start, set `pin: names`",
@@ -58,7 +58,7 @@ class ChangedTools:
 
 def _summarise_differences(accepted: Json, present: Json) -> str:
     """Return the first differences between two definitions, on one line."""
-    found = differences(accepted, present)
+    found = describe_differences(accepted, present)
     told = [
         f"{format_one_line(one.place)} was {format_one_line(one.accepted)}, is {format_one_line(one.present)}"
         for one in found[:_DIFFERENCES]

@@ -149,7 +149,7 @@ class McpConnection:
             return False
         return True
 
-    async def tools(self) -> tuple[list[Any], list[str]]:
+    async def list_tools(self) -> tuple[list[Any], list[str]]:
         """Return the entries of `tools/list` as the server wrote them, and the problems.
 
         Raises LostError, AnsweredError.
@@ -257,7 +257,7 @@ class McpConnection:
                     return
             except SubscriptionLost:
                 pass
-            await asyncio.sleep(backoff.next_s(up_s=0))
+            await asyncio.sleep(backoff.choose_wait_s(up_s=0))
             self.stirred.set()  # changes in between were not reported
 
     async def _handle_message(self, message: IncomingMessage) -> None:

@@ -14,12 +14,19 @@ import jsonschema_rs
 import orjson
 
 from gateway.aio.cooperative import Work
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.store import Json
-from gateway.mcp.schemas.normal_form import normal_form
+from gateway.mcp.schemas.normal_form import build_normal_form
 from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, compile_validator, find_patterns
 from gateway.mcp.schemas.references import find_reference_problem
-from gateway.mcp.server_text import LINE_CHARS, clean_description, format_one_line, parse_hints, parse_icons, visible
+from gateway.mcp.server_text import (
+    LINE_CHARS,
+    clean_description,
+    format_one_line,
+    parse_hints,
+    parse_icons,
+    remove_invisible,
+)
 from gateway.tools.schema_check import SchemaCheck
 
 TOOLS_LIMIT: Final = 500
@@ -128,7 +135,7 @@ def hash_definition(tool: Json) -> str:
     """
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
     said |= {key: _normalize_schema(said[key]) for key in _SCHEMAS if key in said}
-    return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_DOMAIN + write_canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def hash_name(tool: str) -> str:
@@ -139,7 +146,7 @@ def hash_name(tool: str) -> str:
 def format_shown_name(tool: Any, place: int) -> str:
     """Return the name of a tool of any shape for a message; `place` is its place in the list, from 0."""
     name = tool.get("name") if isinstance(tool, dict) else None
-    return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"
+    return repr(remove_invisible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"
 
 
 def build_document(tool: Definition) -> Json:
@@ -170,7 +177,7 @@ def find_output_problem(tool: Definition, structured: Any) -> str | None:
         return None
     if structured is None:
         return "there is none"
-    found = tool.output.problems(structured, most=1)
+    found = tool.output.list_problems(structured, most=1)
     return format_one_line(found[0]) if found else None
 
 
@@ -179,7 +186,7 @@ def _normalize_schema(schema: Any) -> Any:
     if not isinstance(schema, dict) or _is_too_deep(schema, SCHEMA_DEPTH):
         return schema
     try:
-        return normal_form(schema) if len(orjson.dumps(schema)) <= SCHEMA_BYTES else schema
+        return build_normal_form(schema) if len(orjson.dumps(schema)) <= SCHEMA_BYTES else schema
     except orjson.JSONEncodeError:
         return schema
 
@@ -189,7 +196,7 @@ def _check_name(tool: Any) -> str:
     if not isinstance(tool, dict):
         raise _UnfitError("its definition is no JSON object")
     name = tool.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or visible(name) != name:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or remove_invisible(name) != name:
         raise _UnfitError("its name is not 1 to 128 letters, digits and characters of ._-/:")
     return name
 
@@ -269,26 +276,26 @@ def _is_too_deep(value: Any, limit: int) -> bool:
     """Return whether objects and lists are nested deeper than `limit`, `value` itself being the first level."""
     level = [value]
     for _ in range(limit):
-        level = [inner for outer in level for inner in _nested_containers(outer)]
+        level = [inner for outer in level for inner in _list_nested_containers(outer)]
         if not level:
             return False
     return True
 
 
-def _nested_containers(value: Any) -> Iterator[Any]:
+def _list_nested_containers(value: Any) -> Iterator[Any]:
     """Return the objects and lists directly within this one."""
     values = value.values() if isinstance(value, dict) else value
     return (inner for inner in values if isinstance(inner, dict | list))
 
 
 def _clean_prose(value: Any) -> Any:
-    """Return a copy of a schema whose prose is `visible`. The schema must be flat enough to recurse."""
+    """Return a copy of a schema whose prose has no invisible characters. The schema must be flat enough to recurse."""
     if isinstance(value, list):
         return [_clean_prose(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: visible(item) if key in _PROSE and isinstance(item, str) else _clean_prose(item)
+        key: remove_invisible(item) if key in _PROSE and isinstance(item, str) else _clean_prose(item)
         for key, item in value.items()
     }
 

@@ -67,26 +67,26 @@ class Entries:
             self.found[one[self.key]] = one
 
 
-def prompts() -> Entries:
+def list_no_prompts() -> Entries:
     """Return the empty list of prompts."""
     return Entries(_parse_prompt, "name")
 
 
-def resources() -> Entries:
+def list_no_resources() -> Entries:
     """Return the empty list of resources."""
     return Entries(parse_resource_link, "uri")
 
 
-def templates() -> Entries:
+def list_no_templates() -> Entries:
     """Return the empty list of templates of resources."""
     return Entries(_parse_template, "uriTemplate")
 
 
 #: The lists by the methods that ask for them.
 LISTS: Final[Mapping[str, Callable[[], Entries]]] = {
-    "prompts/list": prompts,
-    "resources/list": resources,
-    "resources/templates/list": templates,
+    "prompts/list": list_no_prompts,
+    "resources/list": list_no_resources,
+    "resources/templates/list": list_no_templates,
 }
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
 from gateway.config.schema.mcp import McpServer
 from gateway.config.schema.section import Section
@@ -45,7 +45,7 @@ def check_service_name(name: object, *, beside: ServiceNames | None = None) -> s
         text = parse_label(name)
     except ValueError as error:
         raise SettingsError(f"{error}", param="name") from None
-    if (problem := (beside or ServiceNames()).problem(text)) is not None:
+    if (problem := (beside or ServiceNames()).find_problem(text)) is not None:
         raise SettingsError(f"{problem}: choose another name", param="name")
     return text
 
@@ -156,7 +156,7 @@ def _build_settings_error(problem: ErrorDetails) -> SettingsError:
     match problem["type"]:
         case "extra_forbidden":
             known = sorted(McpServer.model_fields)
-            hint = nearest(path[-1], known) if len(path) == 1 else ""
+            hint = suggest_nearest(path[-1], known) if len(path) == 1 else ""
             return SettingsError(f"there is no such field{hint}", param=param, unknown=True)
         case "value_error":
             return SettingsError(str(problem["ctx"]["error"]), param=param)

@@ -12,7 +12,7 @@ MISSING_SDK: Final = "the SDK for MCP is not installed: pip install 'twolane[mcp
 IMPORTING: Final = threading.Lock()
 
 
-def silence(*libraries: str) -> None:
+def silence_loggers(*libraries: str) -> None:
     """Disable the log lines of these libraries."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

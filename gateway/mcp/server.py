@@ -68,7 +68,7 @@ class ManagedServer:
         self._build = build
         self._noticed = noticed
         self._clock = clock
-        self._options = _options(wanted)
+        self._options = _choose_options(wanted)
         self.service = self._build_watched()
         self._reached = _AppliedState(self.service, running=False, restarts=wanted.record.restarts)
         self._retired: list[ManagedService] = []
@@ -79,7 +79,7 @@ class ManagedServer:
 
     def set_desired_state(self, wanted: DesiredServer) -> None:
         """Set the desired state from now on."""
-        options, self.wanted = _options(wanted), wanted
+        options, self.wanted = _choose_options(wanted), wanted
         if options != self._options:
             self._options = options
             self._retired.append(self.service)
@@ -90,7 +90,7 @@ class ManagedServer:
         """Pass the accepted definitions to the service."""
         pins = self.wanted.record.pins
         if len(pins) >= MOST_PINS:
-            pins = {**dict.fromkeys(self.service.definitions(), _NONE), **pins}
+            pins = {**dict.fromkeys(self.service.list_definitions(), _NONE), **pins}
         self.service.accept(pins)
         if pins != self._pins:
             self._pins = pins
@@ -154,7 +154,7 @@ class ManagedServer:
             self._reached = wanted
 
 
-def _options(wanted: DesiredServer) -> Mapping[str, object] | None:
+def _choose_options(wanted: DesiredServer) -> Mapping[str, object] | None:
     return None if wanted.server is None else build_options(wanted.server)
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, Self, Typ
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gateway.contracts.canonical_json import canonical
-from gateway.contracts.units import positive_seconds
+from gateway.contracts.canonical_json import write_canonical
+from gateway.contracts.units import parse_positive_seconds
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
     from mcp.shared.transport_context import TransportContext
 
-Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
+Seconds: TypeAlias = Annotated[float, BeforeValidator(parse_positive_seconds)]
 
 # How often over its timeout a tool may go on for as long as it reports progress.
 _PROGRESS_FACTOR = 5
@@ -88,7 +88,7 @@ class Config(BaseModel):
         Their secrets are renewed, and the server stays the same one.
         """
         where = [self.transport, self.command, self.args, self.cwd, self.url]
-        return hashlib.sha256(_DOMAIN + canonical(where).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(_DOMAIN + write_canonical(where).encode("utf-8", "surrogatepass")).hexdigest()
 
     def get_limits_s(self, tool: str) -> tuple[float, float]:
         """Return how long a call may go without an answer or progress, and how long with progress, in seconds."""

@@ -45,7 +45,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.aio.cooperative import in_turns
+from gateway.aio.cooperative import run_cooperatively
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.service import ServiceStatus
 from gateway.contracts.storage.store import Json, ServiceState
@@ -55,7 +55,7 @@ from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError, ServerCalls, Told
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.sdk_import import IMPORTING, MISSING_SDK, silence
+from gateway.mcp.sdk_import import IMPORTING, MISSING_SDK, silence_loggers
 from gateway.mcp.server_facts import SESSION_ENDED, Channel, Config, MakeChannel
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.transport.start_limit import Starts, get_worker_starts
@@ -153,7 +153,7 @@ class ServerSupervisor:
     def is_running(self) -> bool:
         return self._get_connection() is not None
 
-    def condition(self) -> ServiceStatus:
+    def get_condition(self) -> ServiceStatus:
         """Return the state of the server for its operator, with its last error and output."""
         channel = self._open.channel
         return ServiceStatus(
@@ -248,11 +248,11 @@ class ServerSupervisor:
     def _get_restart_wait_s(self) -> float:
         """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
         if self._open.up_s is None:
-            return self._backoff.next_s(up_s=0.0)
+            return self._backoff.choose_wait_s(up_s=0.0)
         return (
             0.0
             if self._open.why == SESSION_ENDED
-            else self._backoff.next_s(up_s=self._clock.monotonic() - self._open.up_s)
+            else self._backoff.choose_wait_s(up_s=self._clock.monotonic() - self._open.up_s)
         )
 
     async def _run_connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
@@ -298,9 +298,9 @@ class ServerSupervisor:
         """Read the server's tools, and keep their checked definitions; log those left out."""
         with self._meter.operation("tools/list") as operation:
             operation.error_type = "failed"
-            listed, problems = await connection.tools()
+            listed, problems = await connection.list_tools()
             operation.error_type = ""
-        definitions = await in_turns(read_definitions(listed))
+        definitions = await run_cooperatively(read_definitions(listed))
         self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
         for problem in self.definitions.left_out[:_MOST_LOGGED]:
             log.warning("service %r: %s", self._server.name, problem)
@@ -321,7 +321,7 @@ class ServerSupervisor:
             except (AnsweredError, TimeoutError, LostError) as error:
                 self._seen.error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
                 if isinstance(error, LostError):  # over HTTP it may be the end of one request only
-                    await asyncio.wait({connection.closed_future}, timeout=backoff.next_s(up_s=0))
+                    await asyncio.wait({connection.closed_future}, timeout=backoff.choose_wait_s(up_s=0))
                     connection.stirred.set()
             self._tell()
         # Closing the rest of it may take seconds. No call may use it any more.
@@ -376,7 +376,7 @@ def _load() -> "OpenLink":
     with IMPORTING:
         from gateway.mcp.connection import open_connection
 
-    silence("client", "httpcore2", "httpx2", "mcp")
+    silence_loggers("client", "httpcore2", "httpx2", "mcp")
     return open_connection
 
 

@@ -43,7 +43,7 @@ _TIME: Final = re.compile(r"[0-9TZ:.+-]{4,40}")
 _ROLES: Final = ("user", "assistant")
 
 
-def visible(text: str) -> str:
+def remove_invisible(text: str) -> str:
     """Return `text` without invisible characters; ends of lines and tabs stay."""
     return _UNSEEN.sub("", text.replace("\r\n", "\n"))
 
@@ -53,7 +53,7 @@ def format_one_line(text: object, most: int = LINE_CHARS) -> str:
     if not isinstance(text, str):
         return ""
     # Cut before it is cleaned, so that a megabyte costs nothing.
-    line = " ".join(visible(_BREAKS.sub(" ", text[: most * 4])).split())
+    line = " ".join(remove_invisible(_BREAKS.sub(" ", text[: most * 4])).split())
     return line if len(line) <= most and len(text) <= most * 4 else line[: most - 1].rstrip() + "…"
 
 
@@ -61,7 +61,7 @@ def clean_description(text: object) -> str:
     """Return a description without invisible characters, cut; "" for any other value."""
     if not isinstance(text, str):
         return ""
-    kept = visible(text[:DESCRIPTION_CHARS]).strip()  # hidden characters may make it shorter than need be
+    kept = remove_invisible(text[:DESCRIPTION_CHARS]).strip()  # hidden characters may make it shorter than need be
     return kept if len(text) <= DESCRIPTION_CHARS else kept + "…"
 
 
@@ -74,7 +74,7 @@ def parse_uri(value: object) -> str | None:
     """Return the address of a resource: any scheme, except for schemes that carry a program or content."""
     if not isinstance(value, str) or len(value) > ADDRESS_CHARS or (found := _ADDRESS.fullmatch(value)) is None:
         return None
-    is_shown = visible(value) == value and "\t" not in value
+    is_shown = remove_invisible(value) == value and "\t" not in value
     return value if is_shown and found[1].lower() not in _ACTIVE else None
 
 

@@ -16,10 +16,10 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.config.schema.mcp import McpServer
-from gateway.config.values.secret import MASK, redactable
-from gateway.contracts.canonical_json import canonical
+from gateway.config.values.secret import MASK, iterate_secret_texts
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.service import ManagedService, ServiceStatus
 from gateway.contracts.storage.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
@@ -120,7 +120,7 @@ class McpServers:
         self._wanted.configured = dict(servers)
         self._wanted.generation = None
 
-    def services(self) -> Sequence[ConfiguredSource[ServiceSource]]:
+    def get_services(self) -> Sequence[ConfiguredSource[ServiceSource]]:
         """Return all services as of now: the configured ones in their order, then the others by name.
 
         It is the same tuple as long as nothing about any of them changes.
@@ -139,11 +139,11 @@ class McpServers:
     async def refresh(self) -> None:
         """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""
         async with self._wanted.turn:
-            generation = await self._store.generation()
+            generation = await self._store.get_generation()
             if generation == self._wanted.generation or self._wanted.is_closed:
                 return
             configured = self._wanted.configured
-            records = {record.name: record for record in await self._store.services()}
+            records = {record.name: record for record in await self._store.list_services()}
             self._reconcile(configured, records)
             self._wanted.generation = generation if configured is self._wanted.configured else None
 
@@ -151,7 +151,7 @@ class McpServers:
         """Return every service, as of now. Raises StoreError."""
         await self.refresh()
         told: dict[str, list[WorkerService]] = {}
-        for other in await self._store.reported_services(since_s=self._clock.time() - FRESH_S):
+        for other in await self._store.list_reported_services(since_s=self._clock.time() - FRESH_S):
             if other.worker != self.worker:
                 told.setdefault(other.name, []).append(other)
         return [_build_status(server, told.get(server.name, ())) for server in self._members.values()]
@@ -162,7 +162,7 @@ class McpServers:
         `change` may be called more than once, and may raise. Raises StoreError.
         """
         for _ in range(_TRIES):
-            kept = next((s for s in await self._store.services() if s.name == name), StoredService(name=name))
+            kept = next((s for s in await self._store.list_services() if s.name == name), StoredService(name=name))
             wanted = change(kept)
             if wanted == kept:
                 return
@@ -179,12 +179,12 @@ class McpServers:
         """
         if (server := self._members.get(name)) is None:
             return
-        known, present = self._recorded.get(name, frozenset()), server.service.definitions()
+        known, present = self._recorded.get(name, frozenset()), server.service.list_definitions()
         new = {
-            digest: canonical(document)
+            digest: write_canonical(document)
             for tool, digest in accepted.items()
             if digest not in known and present.get(tool) == digest
-            if (document := server.service.document(tool)) is not None
+            if (document := server.service.find_document(tool)) is not None
         }
         if new:
             await self._store.put_definitions(new)
@@ -198,7 +198,7 @@ class McpServers:
         found: dict[str, Json] = {}
         room = RECORDED_CHARS
         for begin in range(0, len(sha256s), _AT_ONCE):
-            texts = await self._store.definitions(sha256s[begin : begin + _AT_ONCE])
+            texts = await self._store.find_definitions(sha256s[begin : begin + _AT_ONCE])
             for digest, text in texts.items():
                 room -= len(text)
                 if (document := _parse_object(text)) is not None:
@@ -226,13 +226,13 @@ class McpServers:
         if server is not None:
             await server.wait_until_applied()
 
-    def families(self) -> Iterator[Metric]:
+    def collect_families(self) -> Iterator[Metric]:
         """Yield the metric of the services that run here."""
         family = GaugeMetricFamily("gateway_mcp_server_up", "Whether an MCP server runs", labels=["server"])
         values: dict[str, int] = {}
         for i, (name, server) in enumerate(self._members.items()):
             label = name if i < _LABELS else _OTHER
-            values[label] = min(values.get(label, 1), int(server.service.condition().state == "running"))
+            values[label] = min(values.get(label, 1), int(server.service.get_condition().state == "running"))
         for label, value in values.items():
             family.add_metric([label], value)
         if values:
@@ -287,7 +287,7 @@ class McpServers:
         """Pin definitions that are seen for the first time, and report the services to the store."""
         while True:
             pause_s = PAUSE_S
-            await until_set(self._noticed, TELL_EVERY_S)
+            await wait_until_set(self._noticed, TELL_EVERY_S)
             self._noticed.clear()
             try:
                 for server in list(self._members.values()):
@@ -304,7 +304,7 @@ class McpServers:
 
     def _count_restarts(self) -> None:
         """Count the restarts of each service since its start by an operator."""
-        now = {server.name: server.service.condition().restarts for server in self._members.values()}
+        now = {server.name: server.service.get_condition().restarts for server in self._members.values()}
         before, self._reported.restarts = self._reported.restarts, now
         for name, restarts in now.items():
             for _ in range(before.get(name, 0), restarts):
@@ -312,7 +312,7 @@ class McpServers:
 
     async def _pin_definitions(self, server: ManagedServer) -> None:
         """Accept definitions that are new, store them, and report changed ones. Raises StoreError."""
-        definitions = dict(server.service.definitions())
+        definitions = dict(server.service.list_definitions())
 
         def pin(kept: StoredService) -> StoredService:
             if kept.config is None and server.wanted.source == "registered":
@@ -380,7 +380,7 @@ def _build_desired_state(
 
 def _build_registered(record: StoredService, config: bytes, *, beside: ServiceNames) -> DesiredServer:
     """Return the desired state of a registered service; its record may be of another version than this program's."""
-    if (problem := beside.problem(record.name)) is not None:
+    if (problem := beside.find_problem(record.name)) is not None:
         error = f"{problem}: remove the service, and register it under another name"
         return DesiredServer("registered", None, record, error)
     try:
@@ -393,8 +393,8 @@ def _build_registered(record: StoredService, config: bytes, *, beside: ServiceNa
 
 def _build_status(server: ManagedServer, others: Sequence[WorkerService] = ()) -> ServerStatus:
     """Return the status of a service without the secrets of its settings, which a server may have printed."""
-    condition = server.service.condition()
-    secrets = () if server.wanted.server is None else tuple(redactable(server.wanted.server))
+    condition = server.service.get_condition()
+    secrets = () if server.wanted.server is None else tuple(iterate_secret_texts(server.wanted.server))
 
     def clean(text: str) -> str:
         for secret in secrets:

@@ -43,7 +43,7 @@ class McpService:
     def __repr__(self) -> str:
         return f"<McpService {self._server.name!r}>"
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         """Return the service as the catalog sees it: the same object until something changes."""
         running, definitions = self._session.is_running, self._session.definitions
         of = (running, definitions, self._pins)
@@ -62,13 +62,13 @@ class McpService:
             self._shown = of, service
         return self._shown[1]
 
-    def spec(self, tool: str) -> ToolSpec | None:
+    def find_spec(self, tool: str) -> ToolSpec | None:
         found = self._session.definitions.tools.get(tool) if self._session.is_running else None
-        return None if found is None else self._spec(found)
+        return None if found is None else self._get_spec(found)
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         tools = self._session.definitions.tools if self._session.is_running else {}
-        return [self._spec(tool) for tool in tools.values()]
+        return [self._get_spec(tool) for tool in tools.values()]
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
         del call, exchange
@@ -95,13 +95,13 @@ class McpService:
     async def stop(self) -> None:
         await self._session.stop()
 
-    def condition(self) -> ServiceStatus:
-        return self._session.condition()
+    def get_condition(self) -> ServiceStatus:
+        return self._session.get_condition()
 
-    def definitions(self) -> Mapping[str, str]:
+    def list_definitions(self) -> Mapping[str, str]:
         return {name: tool.sha256 for name, tool in self._session.definitions.tools.items()}
 
-    def document(self, tool: str) -> Json | None:
+    def find_document(self, tool: str) -> Json | None:
         found = self._session.definitions.tools.get(tool)
         return None if found is None else build_document(found)
 
@@ -134,7 +134,7 @@ class McpService:
                 return bool(self._pins) and not self._pins.get(tool.name)
         return self._pins.get(tool.name, tool.sha256) != tool.sha256
 
-    def _spec(self, tool: Definition) -> ToolSpec:
+    def _get_spec(self, tool: Definition) -> ToolSpec:
         """Return the tool as the gateway has it: the same object until the server is listed again."""
         definitions = self._session.definitions
         if self._specs[0] is not definitions:

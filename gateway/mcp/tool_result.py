@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.aio.cooperative import Work
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.blocks import RESULT_CHARS, read_blocks, shorten_text
@@ -21,7 +21,7 @@ _NO_CONTENT: Final = "(no content)"
 _NO_REASON: Final = "The tool failed and gave no reason."
 
 
-def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> Work[ToolResult]:
+def convert_tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> Work[ToolResult]:
     """Convert the result of `tools/call` as the server wrote it, of any shape, in parts.
 
     Its blocks and its structured content go along, for clients that can read them, as far as they are what they claim
@@ -60,4 +60,4 @@ def _dump_json(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
-        return canonical(value)
+        return write_canonical(value)

@@ -25,23 +25,23 @@ _NONE: Final[Mapping[str, Workflow]] = {}
 
 def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
     """Build the endpoint. `secret` seals what clients carry from one request to the next."""
-    settings, services = needs.settings, needs.mcp_servers.services
+    settings, services = needs.settings, needs.mcp_servers.get_services
 
     def serve() -> Serve:
         found = settings().mcp.serve
         assert found is not None  # a reload neither opens nor closes the endpoint
         return found
 
-    def workflow_tools() -> Mapping[str, Workflow]:
+    def list_workflow_tools() -> Mapping[str, Workflow]:
         return needs.lane().workflows if serve().has_workflow_tools else _NONE
 
     unread = UnreadResults()
     calling = _build_call_handler(needs, serve, unread)
-    listing = ToolListing(lambda: needs.lane().catalog, services, workflow_tools)
+    listing = ToolListing(lambda: needs.lane().catalog, services, list_workflow_tools)
     tools = ClientTools(listing=listing, calling=calling, serve=serve)
     sessions = serve().sessions
     changes = Changes(most=sessions.most)
-    needs.mcp_servers.watch(changes.notice)
+    needs.mcp_servers.watch(changes.announce_change)
     offers = ServiceOffers(services)
     prompts = ClientPrompts(
         services=offers,
@@ -55,12 +55,12 @@ def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
 
     server = build_server(
         tools=tools.list_definitions,
-        schema=tools.schema,
+        schema=tools.find_schema,
         call=tools.call,
         prompts=prompts.list_prompts,
         get_prompt=prompts.get,
-        resources=lambda ctx: offers.resources(tools.get_access_filter(get_client_request(ctx))),
-        templates=lambda ctx: offers.templates(tools.get_access_filter(get_client_request(ctx))),
+        resources=lambda ctx: offers.list_resources(tools.get_access_filter(get_client_request(ctx))),
+        templates=lambda ctx: offers.list_templates(tools.get_access_filter(get_client_request(ctx))),
         read_resource=read_resource,
         changes=changes,
         secret=secret,

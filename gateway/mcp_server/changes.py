@@ -64,7 +64,7 @@ class Changes:
         if session_id is not None:
             self._sessions.pop(session_id, None)
 
-    def notice(self) -> None:
+    def announce_change(self) -> None:
         """Report soon that something has changed."""
         self._changed.set()
 

@@ -13,7 +13,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from gateway.auth.keyring import Identity
 from gateway.context.context_headers import read_end_user
 from gateway.http.request_head import RequestHead
-from gateway.lanes.aiohttp_adapter import note
+from gateway.lanes.aiohttp_adapter import add_log_facts
 from gateway.mcp_server.media import MediaTypes, read_accept
 
 #: The key of a visit in the scope that the SDK passes on.
@@ -83,9 +83,9 @@ class ClientRequest:
         """Return the end user whom the request names. Raises GatewayError (invalid_header)."""
         return read_end_user(self.head)
 
-    def note(self, **facts: object) -> None:
+    def add_log_facts(self, **facts: object) -> None:
         """Add facts to the request's line in the access log."""
-        note(self.request, **facts)
+        add_log_facts(self.request, **facts)
 
 
 def get_client_request(ctx: Any) -> ClientRequest:

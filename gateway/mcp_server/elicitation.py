@@ -67,7 +67,7 @@ class ApprovalElicitation:
         assert self.console_url is not None
         return build_approval_link(self.console_url, self.approval.id)
 
-    def request(self) -> ElicitRequest:
+    def build_question(self) -> ElicitRequest:
         """Return the question as a part of an answer."""
         if self.mode == "form":
             return ElicitRequest(params=ElicitRequestFormParams(message=self.message, requested_schema=_SCHEMA))
@@ -75,7 +75,7 @@ class ApprovalElicitation:
             params=ElicitRequestURLParams(message=self.message, url=self.url, elicitation_id=self.approval.id)
         )
 
-    async def put(self, ctx: Any) -> ElicitResult:
+    async def ask_on_stream(self, ctx: Any) -> ElicitResult:
         """Ask on the stream of a request, and return the answer. `ctx` is the SDK's context of a handler."""
         if self.mode == "form":
             result: ElicitResult = await ctx.session.elicit_form(

@@ -15,11 +15,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import ERROR_FIELDS, Route
 from gateway.auth.keyring import Identity
-from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.contracts.errors import GatewayError, build_not_allowed_error
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import Facade, get_head
-from gateway.mcp.sdk_import import silence
+from gateway.mcp.sdk_import import silence_loggers
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import ClientRequest
@@ -83,19 +83,19 @@ class McpEndpoint:
             app = SessionShares(app, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
         self._bridge = Bridge(app)
 
-    def routes(self) -> Sequence[Route]:
+    def list_routes(self) -> Sequence[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         paths = (self._path, f"{self._path}/{_SERVICE}")
         return [("*", path + end, self._answer_request) for path in paths for end in ("", "/")]
 
     async def start(self) -> None:
         """Accept requests from now on."""
-        silence("mcp", "sse_starlette")
+        silence_loggers("mcp", "sse_starlette")
         started = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run_sessions(started))
         await started.wait()
 
-    async def leave(self) -> None:
+    async def end_open_streams(self) -> None:
         """End the streams on which clients only listen, and put no further questions: the gateway stops. Idempotent."""
         self._calling.leaving = True
         self._changes.close()
@@ -104,7 +104,7 @@ class McpEndpoint:
 
     async def close(self) -> None:
         """End all sessions. Idempotent."""
-        await self.leave()
+        await self.end_open_streams()
         if self._task is not None:
             self._stopping.set()
             await asyncio.wait({self._task})
@@ -136,7 +136,7 @@ class McpEndpoint:
         body = await read_content(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
         await check_values(body, limit=most_values)
         visit = ClientRequest(request, head, identity, request.match_info.get("service"))
-        visit.note(key=identity.caller.name)
+        visit.add_log_facts(key=identity.caller.name)
         if visit.service is not None and not self._has_service(visit.service):
             return _build_refusal_answer(_build_no_service_error(visit.service), None)
         if self._under_way is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
@@ -186,7 +186,7 @@ class McpEndpoint:
 def _build_sessions_off_error() -> GatewayError:
     """Return the error for a request that needs sessions, which this gateway does not offer."""
     text = "There are no sessions here: this gateway has several workers. Send each request by POST."
-    return not_allowed(text, ("POST",))
+    return build_not_allowed_error(text, ("POST",))
 
 
 def _build_no_service_error(name: str) -> GatewayError:

@@ -21,7 +21,7 @@ async def open_endpoint(needs: DoorNeeds) -> "McpEndpoint":
         build = await asyncio.to_thread(_import_builder)
     except ImportError:
         raise ConfigError((Problem("configuration", "mcp.serve", MISSING_SDK),)) from None
-    door = build(needs, await needs.store.secret(SECRET))
+    door = build(needs, await needs.store.get_or_create_secret(SECRET))
     await door.start()
     return door
 

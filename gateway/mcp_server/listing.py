@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, ToolSteering
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import is_of_service, model_name
+from gateway.contracts.tools import encode_model_name, is_of_service
 from gateway.mcp.client_view import McpSource
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.client_rights import are_all_allowed
@@ -123,13 +123,13 @@ class ToolListing:
         self._in_the_way: str | None = None
         self._taken: _ToolSnapshot | None = None
 
-    def offers(self, narrowing: AccessFilter) -> list[ToolOffer]:
+    def list_offers(self, narrowing: AccessFilter) -> list[ToolOffer]:
         """Return the tools that a request may use, the configured ones first."""
-        return [offer for offer in self.every() if narrowing.allows(offer)]
+        return [offer for offer in self.list_every() if narrowing.allows(offer)]
 
     def find(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
         """Return the tool that a client means; None: there is none that this request may use."""
-        self.every()
+        self.list_every()
         assert self._taken is not None
         names = self._taken.by_name
         offer = names.get((narrowing.service, name)) or names.get((None, name))
@@ -137,24 +137,24 @@ class ToolListing:
 
     def has_service(self, name: str) -> bool:
         """Return whether there is a service of this name, running or not."""
-        return any(service.name == name for service in self._catalog().services())
+        return any(service.name == name for service in self._catalog().list_services())
 
-    def absent(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
+    def find_absent(self, name: str, narrowing: AccessFilter) -> ToolOffer | None:
         """Return the tool that a client means, of a service that does not run. Its definitions are not known."""
-        for service in self._catalog().services():
-            prefix = "" if narrowing.service == service.name else f"{model_name(service.name)}__"
+        for service in self._catalog().list_services():
+            prefix = "" if narrowing.service == service.name else f"{encode_model_name(service.name)}__"
             for own in (
                 ()
                 if service.running
                 else (*service.tools, *service.known, _strip_service_prefix(name, service.name, prefix))
             ):
                 inside = f"{service.name}.{own}"
-                offer = ToolOffer(inside, model_name(inside), own, service.name, {})
+                offer = ToolOffer(inside, encode_model_name(inside), own, service.name, {})
                 if own and name in (inside, offer.name, prefix + own) and narrowing.allows(offer):
                     return offer
         return None
 
-    def every(self) -> Sequence[ToolOffer]:
+    def list_every(self) -> Sequence[ToolOffer]:
         """Return all tools: the same object until one of them changes."""
         made_of = self._catalog(), self._services(), self._workflows()
         if self._taken is None or any(map(is_not, made_of, self._taken.made_of)):
@@ -166,7 +166,7 @@ class ToolListing:
 
     def _build_workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[ToolOffer]:
         """Return workflows as tools, but none under a tool's name, which is logged once."""
-        names = catalog.names() if workflows else ()
+        names = catalog.list_names() if workflows else ()
         before, self._in_the_way = self._in_the_way, next((one for one in names if is_of_service(one, WORKFLOW)), None)
         if self._in_the_way is None:
             exchange = Exchange(id="", body={}, caller=_NOBODY, chain="")
@@ -185,7 +185,7 @@ def _strip_service_prefix(name: str, service: str, prefix: str) -> str:
 
 
 def _list_offers(catalog: Catalog) -> Sequence[ToolOffer]:
-    running = tuple(service.name for service in catalog.services() if service.running)
+    running = tuple(service.name for service in catalog.list_services() if service.running)
     exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", steering=ToolSteering(services=running))
     return [_build_offer(entry) for entry in catalog.get_entries(exchange)]
 
@@ -195,8 +195,8 @@ def _build_workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchan
     inside = f"{WORKFLOW}.{workflow.name}"
     found = [(tool, catalog.find(tool, exchange)) for tool in workflow.tools]
     tools = tuple(dict.fromkeys(name if entry is None else entry.spec.name for name, entry in found))
-    definition: Json = {"description": workflow.description, "inputSchema": workflow.schema()}
-    name = model_name(inside)
+    definition: Json = {"description": workflow.description, "inputSchema": workflow.build_schema()}
+    name = encode_model_name(inside)
     return ToolOffer(inside, name, name, None, dict.fromkeys(_VERSIONS, definition), workflow=workflow, tools=tools)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.contracts.storage.store import Json
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -68,7 +68,7 @@ def get_event_data(event: bytes) -> bytes:
 
 async def is_answer(data: bytes) -> bool:
     """Return whether a message is an answer to a request."""
-    message = await aside(partial(orjson.loads, data), content=data) if data else None
+    message = await run_aside(partial(orjson.loads, data), content=data) if data else None
     return isinstance(message, dict) and ("result" in message or "error" in message)
 
 

@@ -11,7 +11,7 @@ import logging
 from math import isfinite
 from typing import Any, Final
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.context.call_runs import MESSAGE_CHARS
 from gateway.contracts.exchange import CallProgress
 from gateway.mcp.server_text import format_one_line
@@ -38,7 +38,7 @@ class ProgressReporter:
         self._next: CallProgress | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, progress: CallProgress) -> None:
+    def queue_report(self, progress: CallProgress) -> None:
         """Send a report soon, unless its client wants none. A later one replaces one that is not sent yet."""
         if not self._wants:
             return
@@ -46,7 +46,7 @@ class ProgressReporter:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send_reports())
 
-    async def finish(self) -> None:
+    async def send_last_report(self) -> None:
         """Send the last report now, if it is not sent yet: the result comes next."""
         self._ending.set()
         if self._task is not None and not self._task.done():
@@ -71,7 +71,7 @@ class ProgressReporter:
             except Exception as error:
                 log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return
-            await until_set(self._ending, self._pause_s)
+            await wait_until_set(self._ending, self._pause_s)
 
 
 def _format_message(told: CallProgress) -> str | None:

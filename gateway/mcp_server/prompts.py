@@ -14,7 +14,7 @@ from mcp_types import INVALID_PARAMS, GetPromptRequestParams
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.storage.store import Json
 from gateway.contracts.templates import TooLongError, render_template
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 from gateway.mcp_server.client_request import ClientRequest, get_client_request
 from gateway.mcp_server.listing import AccessFilter
 from gateway.mcp_server.services import ServiceOffers
@@ -39,7 +39,7 @@ class WorkflowPrompts:
     def get(self, name: str, arguments: Mapping[str, str] | None) -> Json:
         """Return a workflow as a prompt. Raises MCPError for arguments that do not fit."""
         workflow = self._workflows()[name]
-        schema = workflow.schema()
+        schema = workflow.build_schema()
         try:
             params = validate_parameters(convert_parameters(dict(arguments or {}), schema), schema)
         except ParameterError as error:
@@ -79,7 +79,7 @@ def _describe_step(step: WorkflowStep, values: Mapping[str, Mapping[str, object]
     """Return one step as a sentence."""
     if step.tool is not None:
         filled = render_template(dict(step.with_), values)
-        return f"Call the tool {model_name(step.tool)} with these arguments: {orjson.dumps(filled).decode()}"
+        return f"Call the tool {encode_model_name(step.tool)} with these arguments: {orjson.dumps(filled).decode()}"
     return str(render_template(step.model or step.prompt or "", values))
 
 
@@ -96,7 +96,7 @@ class ClientPrompts:
         """Return all prompts that a client may use, workflows first."""
         narrowing = self.narrowing(get_client_request(ctx))
         workflows = self.workflows.list_prompts() if self._has_workflows(narrowing) else []
-        return [*workflows, *await self.services.prompts(narrowing)]
+        return [*workflows, *await self.services.list_prompts(narrowing)]
 
     async def get(self, ctx: Any, params: GetPromptRequestParams) -> Json:
         """Return one prompt with its arguments. Raises MCPError."""

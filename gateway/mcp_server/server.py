@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from gateway import __version__
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.storage.store import Json, StoreError, unwritten
+from gateway.contracts.storage.store import Json, StoreError, build_unwritten_error
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp.server_text import count_sent_bytes
@@ -97,10 +97,10 @@ def build_server(
     """Build the server. `tools`, `prompts`, `resources` and `templates` return all that a visitor may see."""
 
     def build_list_handler(key: str, entries: Callable[[Any], Awaitable[list[Json]]]) -> Handler:
-        async def page(ctx: Any, params: PaginatedRequestParams | None) -> Json:
+        async def answer_page(ctx: Any, params: PaginatedRequestParams | None) -> Json:
             return build_page(key, await entries(ctx), None if params is None else params.cursor)
 
-        return page
+        return answer_page
 
     async def list_tools(ctx: Any) -> list[Json]:
         return tools(ctx)
@@ -186,7 +186,7 @@ class _Watch:
             return await call_next(ctx)
         visit, method, began_s = get_client_request(ctx), ctx.method, self._clock.monotonic()
         known = method if method in SPEC_CLIENT_METHODS else _OTHER
-        visit.note(mcp_method=known)
+        visit.add_log_facts(mcp_method=known)
         error_type = "cancelled"
         span = begin_message_span(self._tracer, visit, ctx, method=known)
         try:
@@ -204,7 +204,9 @@ class _Watch:
         except StoreError as error:
             error_type = "failed"
             log.error("the store failed: %s", error)
-            nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
+            nothing = build_unwritten_error(
+                error, "The gateway's store failed, so nothing was done: its log has the reason."
+            )
             raise convert_to_mcp_error(nothing) from None
         except Exception:
             error_type = "failed"

@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from gateway.aio.cooperative import Work, in_turns
+from gateway.aio.cooperative import Work, run_cooperatively
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import ServiceSource, model_name
+from gateway.contracts.tools import ServiceSource, encode_model_name
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.client_view import McpSource
 from gateway.mcp.prompts_and_resources import LISTS, read_prompt_result, read_resource_result
@@ -42,7 +42,7 @@ class ServiceOffers:
     def __init__(self, services: Callable[[], Sequence[ConfiguredSource[ServiceSource]]]) -> None:
         self._services = services
 
-    async def prompts(self, narrowing: AccessFilter) -> list[Json]:
+    async def list_prompts(self, narrowing: AccessFilter) -> list[Json]:
         """Return the prompts that a request may use."""
         found = await self._list_entries("prompts", "prompts/list", "prompts", narrowing)
         return [
@@ -51,12 +51,12 @@ class ServiceOffers:
             for entry in entries
         ]
 
-    async def resources(self, narrowing: AccessFilter) -> list[Json]:
+    async def list_resources(self, narrowing: AccessFilter) -> list[Json]:
         """Return the resources that a request may read."""
         found = await self._list_entries("resources", "resources/list", "resources", narrowing)
         return [_rewrite_address(entry, "uri", service, narrowing) for service, entries in found for entry in entries]
 
-    async def templates(self, narrowing: AccessFilter) -> list[Json]:
+    async def list_templates(self, narrowing: AccessFilter) -> list[Json]:
         """Return the templates of resources that a request may read."""
         found = await self._list_entries("resources", "resources/templates/list", "resourceTemplates", narrowing)
         return [
@@ -89,7 +89,7 @@ class ServiceOffers:
         """Yield the running services that offer this kind and that the request may use as a whole."""
         seen: set[str] = set()
         for configured in self._services():
-            source, name = configured.source, configured.source.service().name
+            source, name = configured.source, configured.source.get_service().name
             if name in seen:
                 continue
             seen.add(name)
@@ -146,7 +146,7 @@ async def _ask_service(
 ) -> Json:
     """Return the answer of a server, as `read` returns it. Raises MCPError."""
     try:
-        return await in_turns(read(await source.ask(method, params)))
+        return await run_cooperatively(read(await source.ask(method, params)))
     except ValueError as error:
         raise MCPError(INTERNAL_ERROR, f"the answer of the service {service!r} is left out: {error}.") from None
     except AnsweredError as error:
@@ -157,12 +157,12 @@ async def _ask_service(
 
 
 def _build_name(service: str, own: str, narrowing: AccessFilter) -> str:
-    return own if narrowing.service is not None else f"{model_name(service)}__{own}"
+    return own if narrowing.service is not None else f"{encode_model_name(service)}__{own}"
 
 
 def _strip_service_prefix(service: str, name: str, narrowing: AccessFilter) -> str | None:
     """Return the server's own name of a prompt; None: it belongs to another service."""
-    prefix = f"{model_name(service)}__"
+    prefix = f"{encode_model_name(service)}__"
     if narrowing.service is not None:
         return name
     return name.removeprefix(prefix) if name.startswith(prefix) else None

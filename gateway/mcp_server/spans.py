@@ -23,7 +23,7 @@ def begin_message_span(tracer: Tracer | None, visit: ClientRequest, ctx: Any, *,
     transport = visit.request.transport
     carrier = transport.trace if isinstance(transport, Facade) else None
     sender = tracer.find_trusted_sender(_find_sender(ctx.meta))
-    context = tracer.below(carrier) if sender is None else tracer.build_request_context(sender)
+    context = tracer.open_child_span(carrier) if sender is None else tracer.build_request_context(sender)
     CURRENT.set(context)
     params: Mapping[str, Any] = ctx.params or {}
     tool = str(params.get("name")) if method == _CALL else None

@@ -26,7 +26,7 @@ from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.endorsements import hash_waiting_call
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
@@ -66,14 +66,14 @@ class _State:
     sha256: str
     mode: str
 
-    def text(self) -> str:
+    def dump_text(self) -> str:
         return orjson.dumps([self.run_id, self.waiter, self.approval_id, self.sha256, self.mode]).decode()
 
     @classmethod
-    def about(cls, run: CallRun, question: ApprovalElicitation) -> "_State":
+    def describe_state(cls, run: CallRun, question: ApprovalElicitation) -> "_State":
         """Return the state that a client carries between a question and its answer."""
         approval = question.approval
-        return cls(run.id, run.waiter, approval.id, waiting_sha256(approval), question.mode)
+        return cls(run.id, run.waiter, approval.id, hash_waiting_call(approval), question.mode)
 
     @classmethod
     def parse(cls, text: str) -> "_State":
@@ -121,7 +121,7 @@ class CallHandler:
             answer = (params.input_responses or {}).get(_QUESTION)
             patience_s = await self._take_answer(state, answer, visit.head, user=visit.user)
         run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id, state.waiter)
-        visit.note(tool=offer.inside, run=run.id)
+        visit.add_log_facts(tool=offer.inside, run=run.id)
         progress = ProgressReporter(ctx)
         is_asked = False
         session_id = visit.session_id or ""
@@ -133,17 +133,17 @@ class CallHandler:
                 size_bytes = estimate_result_bytes(result.result)
                 if not self.unread.take(visit, size_bytes):
                     result = None  # it waits on record, and not in memory
-                    await self.unread.turn(visit, size_bytes)
-                    result = await self.calls.outcome(run, wait_s=0.0)
+                    await self.unread.wait_for_room(visit, size_bytes)
+                    result = await self.calls.wait_for_outcome(run, wait_s=0.0)
                 result = self._build_result(ctx, visit, run, result)
             is_asked = isinstance(result, InputRequiredResult)
-            await progress.finish()
+            await progress.send_last_report()
             return result
         except asyncio.CancelledError:
             self._cancel_if_requested(ctx, run)
             raise
         finally:
-            self.calls.leave(run, is_asked=is_asked)
+            self.calls.stop_waiting(run, is_asked=is_asked)
             progress.close()
             self._open[session_id] -= 1
             if not self._open[session_id]:
@@ -177,7 +177,9 @@ class CallHandler:
         """
         for _ in range(_ROUNDS):
             wait_s = 0.0 if was_shown is None else patience_s
-            found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
+            found = await self.calls.wait_for_outcome(
+                run, wait_s=wait_s, shown=was_shown, progressed=progress.queue_report
+            )
             if isinstance(found, Done):
                 return found
             question = None if found.obstacle is not None else self._find_question(ctx, visit, found)
@@ -186,13 +188,15 @@ class CallHandler:
             if question.approval.id == was_shown:
                 return self._build_held_result(visit, found)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                state = _State.about(run, question)
-                return InputRequiredResult(input_requests={_QUESTION: question.request()}, request_state=state.text())
+                state = _State.describe_state(run, question)
+                return InputRequiredResult(
+                    input_requests={_QUESTION: question.build_question()}, request_state=state.dump_text()
+                )
             was_shown = question.approval.id
             done, patience_s = await self._ask_on_stream(ctx, visit, run, question, progress)
             if done is not None:
                 return done
-        found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
+        found = await self.calls.wait_for_outcome(run, wait_s=patience_s, progressed=progress.queue_report)
         return found if isinstance(found, Done) else self._build_held_result(visit, found)
 
     def _build_result(self, ctx: Any, visit: ClientRequest, run: CallRun, done: Done) -> Json:
@@ -217,8 +221,10 @@ class CallHandler:
         """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
         loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
         asking = loop.create_task(self._put_question(ctx, question))
-        shown, tell = question.approval.id, progress.tell
-        deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), shown=shown, progressed=tell))
+        shown, tell = question.approval.id, progress.queue_report
+        deciding = loop.create_task(
+            self.calls.wait_for_outcome(run, wait_s=max(left_s, 0.0), shown=shown, progressed=tell)
+        )
         leaving = loop.create_task(visit.gone.wait())
         tasks = (asking, deciding, leaving)
         try:
@@ -228,7 +234,7 @@ class CallHandler:
             if not asking.done():
                 return None, 0.0
             answer, head = asking.result()
-            return None, await self._take_answer(_State.about(run, question), answer, head, user=visit.user)
+            return None, await self._take_answer(_State.describe_state(run, question), answer, head, user=visit.user)
         finally:
             for task in tasks:
                 task.cancel()
@@ -241,10 +247,10 @@ class CallHandler:
         session_id = get_client_request(ctx).session_id or ""
         with self.answers.expect_answer(session_id):
             try:
-                answer = await question.put(ctx)
+                answer = await question.ask_on_stream(ctx)
             except (MCPError, ValidationError):  # an error, or no answer to such a question
                 return None, None
-            return answer, self.answers.sender(session_id, answer)
+            return answer, self.answers.find_sender(session_id, answer)
 
     async def _take_answer(self, state: _State, answer: object, head: RequestHead | None, *, user: str | None) -> float:
         """Decide as the answer to a form states, if its sender may. Return how long to wait for the end of the call.

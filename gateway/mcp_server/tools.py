@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 from mcp_types import CallToolRequestParams
 
-from gateway.aio.cooperative import in_turns
+from gateway.aio.cooperative import run_cooperatively
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
@@ -43,13 +43,13 @@ class ClientTools:
     def list_definitions(self, ctx: Any) -> list[Json]:
         """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""
         narrowing = self.get_access_filter(get_client_request(ctx))
-        offers = self.listing.offers(narrowing)
+        offers = self.listing.list_offers(narrowing)
         if self._is_long(len(offers)):
             return list(search.DEFINITIONS)
         is_plain = narrowing.service is not None
         return [offer.get_definition(version=ctx.protocol_version, plain=is_plain) for offer in offers]
 
-    def schema(self, name: str) -> Json | None:
+    def find_schema(self, name: str) -> Json | None:
         """Return the schema of a tool for the visit of this task, to check headers by; None: there is none."""
         visit = CURRENT.get()
         offer = None if visit is None else self.listing.find(name, self.get_access_filter(visit))
@@ -62,7 +62,7 @@ class ClientTools:
         """Return the result of a call, maybe of an earlier one whose service is gone. Raises MCPError, GatewayError."""
         narrowing = self.get_access_filter(get_client_request(ctx))
         name, arguments = params.name, params.arguments or {}
-        if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
+        if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.list_offers(narrowing))):
             try:
                 if name == search.FIND:
                     is_plain = narrowing.service is not None
@@ -70,7 +70,7 @@ class ClientTools:
                 name, arguments = search.parse_wanted_call(arguments)
             except ValueError as error:
                 return build_text_result(f"The arguments do not fit: {error}.", ok=False)
-        offer = self.listing.find(name, narrowing) or self.listing.absent(name, narrowing)
+        offer = self.listing.find(name, narrowing) or self.listing.find_absent(name, narrowing)
         if offer is None:
             raise build_not_found("tool")
         try:
@@ -87,8 +87,8 @@ class ClientTools:
 
     async def _search_tools(self, offers: list[ToolOffer], arguments: Json, version: str, *, plain: bool) -> Json:
         """Return what a query finds. The words of all tools are read once after each change."""
-        every, index = self.listing.every(), self._index
+        every, index = self.listing.list_every(), self._index
         if index is None or index.offers is not every:
-            self._index = index = await in_turns(index_words(every))
+            self._index = index = await run_cooperatively(index_words(every))
         found = search.search_tools(offers, index, arguments, version=version, plain=plain)
         return build_text_result(orjson.dumps(found).decode())

@@ -37,12 +37,12 @@ _ABOUT_CHUNK = frozenset(
 _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 
-async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
+async def emit_stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
     events, texts, mender = EventReader(), TextEvents(_parse_text), Mender()
     finished, empty = False, True
 
-    def take(piece: bytes) -> Pause | None:
+    def take_event(piece: bytes) -> Pause | None:
         nonlocal finished, empty
         if not (events.held or mender.halves) and (text := texts.find_text(piece, framed=True)) is not None:
             return emit(text)  # a piece is mostly one event
@@ -60,7 +60,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
                 continue
             if (text := _find_text(chunk)) is not None:
                 empty = False
-                texts.learn(data, text)
+                texts.learn_shape(data, text)
                 pause = emit(text) or pause
                 continue
             finishes = _has_finish_reason(chunk.get("choices"))
@@ -75,7 +75,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
 
     outcome = "cancelled"
     try:
-        await call.each(take)
+        await call.read_each(take_event)
         if not finished:
             _raise_last(events, target)
             raise target.build_answer_error(
@@ -101,11 +101,11 @@ def _raise_last(events: EventReader, target: Target) -> None:
                 raise convert_error_event(error, target)
 
 
-async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
+async def emit_whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit one JSON answer as a chunk. Raises GatewayError if it is not a chat completion."""
     outcome = "cancelled"
     try:
-        content = await call.within(WHOLE_LIMIT_BYTES)
+        content = await call.read_within(WHOLE_LIMIT_BYTES)
         if len(content) > WHOLE_LIMIT_BYTES:
             raise target.build_answer_error(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
         chunk = convert_to_chunk(_parse_completion(content, target))
@@ -151,7 +151,7 @@ def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
     """Return an event as a chunk; None for other events, such as pings. Raises GatewayError."""
     if not data.lstrip().startswith((b"{", b"[")):
         return None
-    chunk = _parse_value(data, target, mender.mend, is_badly_written=bool(mender.halves))
+    chunk = _parse_value(data, target, mender.mend_event, is_badly_written=bool(mender.halves))
     if isinstance(chunk, list):  # as Google answers with an error
         chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
     if not isinstance(chunk, dict):

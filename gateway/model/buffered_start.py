@@ -25,7 +25,7 @@ class ChunkBuffer:
         self._chunks: list[Chunk] = []
         self._size_bytes = 0  # about
 
-    def take(self, chunk: Chunk) -> Pause | None:
+    def take_chunk(self, chunk: Chunk) -> Pause | None:
         """Pass a chunk on or hold it back (`Emit`)."""
         if self.began and not self._chunks:
             return self._emit(chunk)

@@ -68,18 +68,18 @@ class ModelCall:
             return OPENAI
         return group.members[0].pool.endpoint.provider
 
-    def candidates(self, body: Mapping[str, object]) -> Candidates:
+    def list_candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return the models that may answer a request, in order of trial. Raises GatewayError."""
         return self._table.get_candidates(body)
 
-    async def models(self, asking: ListingClient) -> tuple[int, str, bytes]:
+    async def fetch_models(self, asking: ListingClient) -> tuple[int, str, bytes]:
         """Return (status, content type, body) of the list of models. Raises GatewayError."""
         return await self._lists(asking)
 
     async def __call__(self, exchange: Exchange) -> Reply:
         upstream = ""
         try:
-            found = self.candidates(exchange.body)
+            found = self.list_candidates(exchange.body)
             upstream = found.upstream
             candidates = found.filter_allowed(exchange.caller)
             observers = await wait_for_room(partial(observe_call, self._hooks, exchange))
@@ -101,4 +101,4 @@ class ModelCall:
         except BaseException:
             await answering.release()
             raise
-        return Reply(answering.stream, answering.release, by=answering.by)
+        return Reply(answering.emit_answer, answering.release, by=answering.by)

@@ -74,8 +74,8 @@ def parse_answer_error(content: bytes, *, secret: str = "") -> ErrorWords:
 
 def parse_error_words(error: object, *, secret: str = "") -> ErrorWords:
     """Return a JSON value's words about an error, without a secret that it may repeat."""
-    message = "; ".join(dict.fromkeys(text for text in _error_texts(error, _DEPTH) if text))
-    fields = list(_error_objects(error, _DEPTH))
+    message = "; ".join(dict.fromkeys(text for text in _iterate_error_texts(error, _DEPTH) if text))
+    fields = list(_iterate_error_objects(error, _DEPTH))
     said = [str(one.get(name)) for one in fields for name in ("status", "code", "status_code", "http_status")]
     code = _find_code(fields, message, secret)
     of_type = 400 if code == TOO_LONG else next(filter(None, (_get_type_status(one.get("type")) for one in fields)), 0)
@@ -98,15 +98,17 @@ def is_error(event: Mapping[str, object]) -> bool:
     return event.get("object") == "error" or event.get("type") == "error" or any(event.get(name) for name in _WORDS)
 
 
-def _error_texts(value: object, depth: int) -> Iterator[str]:
+def _iterate_error_texts(value: object, depth: int) -> Iterator[str]:
     """Yield the texts of an error: of an object, the texts of its first field with some."""
     if isinstance(value, str):
         yield value.strip()
     elif isinstance(value, list) and depth:
         for fault in value[:_FAULTS]:
-            yield from _error_texts(fault, depth - 1)
+            yield from _iterate_error_texts(fault, depth - 1)
     elif isinstance(value, dict) and depth:
-        texts = next(filter(None, ([*_error_texts(value[name], depth - 1)] for name in _WORDS if value.get(name))), [])
+        texts = next(
+            filter(None, ([*_iterate_error_texts(value[name], depth - 1)] for name in _WORDS if value.get(name))), []
+        )
         place = _format_location(value.get("loc") or value.get("field"))
         yield from (f"{place}: {text}" if place else text for text in texts)
         if not texts and depth < _DEPTH:  # faults by the names of their fields
@@ -124,13 +126,13 @@ def _format_location(location: object) -> str:
     return ".".join(str(part) for part in parts if isinstance(part, str | int) and part != "body")
 
 
-def _error_objects(value: object, depth: int) -> Iterator[Mapping[str, object]]:
+def _iterate_error_objects(value: object, depth: int) -> Iterator[Mapping[str, object]]:
     """Yield the objects in which an error has its code, the innermost first."""
     if isinstance(value, list) and value:
-        yield from _error_objects(value[0], depth)
+        yield from _iterate_error_objects(value[0], depth)
     elif isinstance(value, dict) and depth:
         for name in _WORDS:
-            yield from _error_objects(value.get(name), depth - 1)
+            yield from _iterate_error_objects(value.get(name), depth - 1)
         yield value
 
 

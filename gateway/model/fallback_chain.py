@@ -28,13 +28,13 @@ from gateway.model.adaptation.quirks import (
     sort_quirks,
 )
 from gateway.model.adaptation.tool_names import restore_tool_names
-from gateway.model.answer import stream, whole
+from gateway.model.answer import emit_stream, emit_whole
 from gateway.model.buffered_start import ChunkBuffer
 from gateway.model.candidates import Candidates, ModelCandidate
 from gateway.model.hooks import CallObserver, wait_for_room
-from gateway.model.http_request import build_trace_lines, chat_request
+from gateway.model.http_request import build_chat_request, build_trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
-from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, build_no_answer_error, get_call_outcome, refusal
+from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, build_no_answer_error, build_upstream_error, get_call_outcome
 from gateway.model.upstream_client import Target
 from gateway.upstream.attempts import Tries
 from gateway.upstream.call import UpstreamCall
@@ -65,7 +65,7 @@ async def _take_place(tries: Tries) -> Member:
     """Return the endpoint of the next try, with a place at it. Raises GatewayError: none can take it."""
     while True:
         try:
-            return tries.begin() or await tries.home.place(tries)
+            return tries.begin() or await tries.home.wait_for_place(tries)
         except UndecidedError as undecided:
             await undecided.answered
 
@@ -134,7 +134,7 @@ class FallbackCall:
             else:
                 return
 
-    async def stream(self, emit: Emit) -> None:
+    async def emit_answer(self, emit: Emit) -> None:
         """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or no candidate begins it.
 
         If its client gets it at its end only, as does a workflow, another one may give it until then.
@@ -145,7 +145,7 @@ class FallbackCall:
             while True:
                 held = ChunkBuffer(emit, whole=is_unseen)
                 try:
-                    await self._read_answer(held.take if self._has_alternatives else emit)
+                    await self._read_answer(held.take_chunk if self._has_alternatives else emit)
                     await held.release()
                 except GatewayError as error:
                     if held.began or not await self._may_retry(error):
@@ -195,7 +195,7 @@ class FallbackCall:
             tries.failure = error.copy()  # what it went through refers to us
             pause_s = None if tries.group.plain else error.retry_after_s  # without rules it is the client's affair
             told_not, excused = error.settled or is_last, self._try.target.is_excused
-            if tries.again(self._try.reason, excused=excused, told_not=told_not, pause_s=pause_s):
+            if tries.end_failed_try(self._try.reason, excused=excused, told_not=told_not, pause_s=pause_s):
                 await asyncio.sleep(tries.pause_s)
                 return True
             if is_last:
@@ -225,7 +225,7 @@ class FallbackCall:
         """
         candidate = self._try.candidate = self._left.pop(0)
         group, again = candidate.upstream.group, self._exchange.execution.again
-        if again and group.rules.retry is not None and not group.budget.take():
+        if again and group.rules.retry is not None and not group.budget.take_retry():
             group.tally.refused["budget"] += 1
             text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
             raise GatewayError("upstream_unavailable", text)
@@ -236,7 +236,7 @@ class FallbackCall:
             group,
             twice=True,
             computes=True,
-            sticky=b"" if again else caller.together((self._exchange.conversation or "").encode()),
+            sticky=b"" if again else caller.get_cache_group((self._exchange.conversation or "").encode()),
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
             enter=partial(_enter_upstream, self._observers) if self._observers else None,
@@ -284,11 +284,13 @@ class FallbackCall:
         )
         while True:
             named, self.by.streams = self._try.candidate.model, "no_stream" not in quirks
-            request = chat_request(self._exchange, target, quirks, model=named, credential=credential, trace=trace)
+            request = build_chat_request(
+                self._exchange, target, quirks, model=named, credential=credential, trace=trace
+            )
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
             call = self._try.call = UpstreamCall(target.pool)
-            self._meter.asks(call, request)
+            self._meter.note_start(call, request)
             try:
                 refused = await self._send_request(call, request)
                 if refused is None:
@@ -296,12 +298,12 @@ class FallbackCall:
                 more = find_quirk(quirks, self._exchange.body, status=self._try.head.status, refusal=refused)
                 if more is None:
                     self._try.reason = str(self._try.head.status)
-                    raise refusal(self._try.head, refused, target)
+                    raise build_upstream_error(self._try.head, refused, target)
                 quirks = more
             except BaseException as error:
                 outcome = "cancelled" if call.given_up else get_call_outcome(error)
                 if not call.given_up:
-                    target.note(error, self._exchange.id)
+                    target.log_failure(error, self._exchange.id)
                 target.group.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
                 call.close()
                 raise
@@ -309,7 +311,7 @@ class FallbackCall:
             target.group.tally.outcomes["ok"] += 1
         self._try.taken = quirks
         if quirks != first:
-            self._quirks.learn(asked, quirks)
+            self._quirks.remember_quirks(asked, quirks)
             log.warning(
                 "upstream %r refused how model %r was asked so far: its quirks are %s now",
                 endpoint.name,
@@ -327,7 +329,7 @@ class FallbackCall:
             "http.request.resend_count": count - 1 or None,
             "server.address": endpoint.host,
             "server.port": endpoint.port,
-            "url.full": self._try.target.url(CHAT),
+            "url.full": self._try.target.build_url(CHAT),
             "twolane.upstream": self.by.upstream,
             "twolane.endpoint": member.name,
         }
@@ -347,7 +349,7 @@ class FallbackCall:
                 self._try.span.attributes["http.response.status_code"] = head.status
             if head.status != HTTPStatus.OK:
                 self._meter.note_refusal()
-                return await call.within(ERROR_LIMIT_BYTES)
+                return await call.read_within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):
                 raise build_no_answer_error(head, target)
         except GatewayError as error:
@@ -358,7 +360,7 @@ class FallbackCall:
     async def _read_answer(self, emit: Emit) -> None:
         """Read an answer. Log a failure, unless the call was given up before."""
         assert self._try.call is not None
-        read = stream if self._try.head.event_stream else whole
+        read = emit_stream if self._try.head.event_stream else emit_whole
         if "plain_tool_names" in self._try.taken:
             emit = restore_tool_names(emit, self._exchange.body)
         try:
@@ -367,7 +369,7 @@ class FallbackCall:
             )
         except GatewayError as error:
             if not self._try.call.given_up:
-                self._try.target.note(error, self._exchange.id)
+                self._try.target.log_failure(error, self._exchange.id)
             status = self._try.target.error_status
             self._try.reason = _get_failure_reason(error, self._try.call) if status is None else str(status)
             raise
@@ -382,5 +384,5 @@ def _get_failure_reason(error: GatewayError, call: UpstreamCall) -> str:
 
 def _is_json(head: ResponseHead) -> bool:
     """Return whether the content type is JSON, or missing."""
-    kind = (head.value(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
+    kind = (head.find_value(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
     return kind == b"application/json" or kind.endswith(b"+json")

@@ -52,14 +52,14 @@ class TextEvents:
                 return text
         except UnicodeDecodeError:
             return None
-        return _unescape(written)
+        return _decode_string(written)
 
-    def learn(self, data: bytes, text: str) -> None:
+    def learn_shape(self, data: bytes, text: str) -> None:
         """Learn from an event that was parsed, and its text."""
         if not self._tries or text == _PROBE or (key := _KEY.search(data)) is None:  # itself, a probe proves nothing
             return
         around = data[: key.start(1)], data[key.end(1) :]
-        if around == self._around or _unescape(key[1]) != text:  # known, or another one's content
+        if around == self._around or _decode_string(key[1]) != text:  # known, or another one's content
             return
         self._tries -= 1
         if self._seen in (None, around) and self._parse(_PROBE.encode().join(around)) == _PROBE:
@@ -73,7 +73,7 @@ def _build_place(start: bytes, behind: bytes) -> _Place:
     return start, behind, len(start), len(behind)
 
 
-def _unescape(written: bytes) -> str | None:
+def _decode_string(written: bytes) -> str | None:
     """Return the text between two quotation marks, or None if it ends before or is invalid."""
     try:
         text: str = orjson.loads(b'"%b"' % written)

@@ -17,7 +17,7 @@ from gateway.upstream.endpoint import Endpoint
 MODELS = b"/models"
 
 
-def chat_request(
+def build_chat_request(
     exchange: Exchange,
     target: Target,
     quirks: Quirks,
@@ -39,7 +39,7 @@ def chat_request(
     lines = _select_lines(endpoint, exchange.origin.header)
     return b"".join(
         (
-            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
+            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(CHAT), endpoint.authority),
             _remove_trace_lines(lines) + trace if trace else lines,
             select_credential(credential, endpoint, header=exchange.origin.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -66,7 +66,7 @@ def _remove_trace_lines(lines: bytes) -> bytes:
 def build_list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
     """Return the request for the list of models, with the client's header lines and a credential's lines."""
     endpoint = target.pool.endpoint
-    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), endpoint.authority)
+    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(MODELS), endpoint.authority)
     return line + _select_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"
 
 

@@ -27,7 +27,7 @@ class Mender:
     def __init__(self) -> None:
         self.halves: dict[_Place, str] = {}
 
-    def mend(self, data: bytes) -> object:
+    def mend_event(self, data: bytes) -> object:
         """Return the value of an event. Raises ValueError if it is no JSON."""
         value = _map_texts(_parse_json(data), self._join_halves, ())
         if self.halves and isinstance(value, dict) and _has_finish_reason(value):

@@ -118,9 +118,9 @@ async def _fetch_list(upstream: ModelUpstream, asking: ListingClient) -> tuple[i
         try:
             return await _fetch_from_target(target, asking)
         except GatewayError as error:
-            target.note(error)
+            target.log_failure(error)
             failure = error
-    raise failure or group.unavailable(None)
+    raise failure or group.build_unavailable_error(None)
 
 
 async def _fetch_from_target(target: Target, asking: ListingClient) -> tuple[int, str, bytes]:
@@ -129,12 +129,12 @@ async def _fetch_from_target(target: Target, asking: ListingClient) -> tuple[int
     try:
         own = select_credential(asking.credential, target.pool.endpoint, header=asking.header)
         head = await call.send(build_list_request(target, asking.lines, credential=own))
-        content = await call.within(LIST_LIMIT_BYTES)
+        content = await call.read_within(LIST_LIMIT_BYTES)
     finally:
         call.close()
     if len(content) > LIST_LIMIT_BYTES:
         raise target.build_answer_error(f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
-    content_type = head.value(b"content-type") or _JSON.encode()
+    content_type = head.find_value(b"content-type") or _JSON.encode()
     return head.status, content_type.decode("latin-1"), content
 
 

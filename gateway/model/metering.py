@@ -69,14 +69,14 @@ class _SentRequest:
         if isinstance(named := chunk.get("model"), str):
             self.model = clean_model_name(named) or self.model
 
-    def times(self, *, cut: bool) -> Times | None:
+    def measure_times(self, *, cut: bool) -> Times | None:
         """Return the times of the answer, which ends now; None: nothing of it came."""
         if not self.came:
             return None
         streamed = self.said.output if self.streams and self.said is not None and not cut else 0
         return build_times(self.sent, self.came, perf_counter(), streamed_tokens=streamed)
 
-    def tokens(self) -> TokenCounts:
+    def count_tokens(self) -> TokenCounts:
         """Return the upstream's counts, or an estimate. All of an unreadable answer may be text."""
         if self.said is not None:
             return self.said
@@ -103,7 +103,7 @@ class CallMeter:
         """Begin a try, of which nothing is sent yet."""
         self._is_counted = False
 
-    def asks(self, call: UpstreamCall, request: bytes) -> None:
+    def note_start(self, call: UpstreamCall, request: bytes) -> None:
         """Note that `call` sends this request now."""
         self._asked = _SentRequest(call, len(request) - request.find(b"\r\n\r\n") - 4)
 
@@ -139,13 +139,13 @@ class CallMeter:
         if asked is None or not asked.call.sent:
             return
         self._is_counted = True
-        usage = RequestUsage(asked.tokens(), cut=cut, estimated=asked.said is None)
+        usage = RequestUsage(asked.count_tokens(), cut=cut, estimated=asked.said is None)
         self._metering.record(
             self._exchange,
             usage,
             model=asked.model or self._by.model,
             upstream=self._by.upstream,
-            times=asked.times(cut=cut),
+            times=asked.measure_times(cut=cut),
         )
         for observer in self._observers:
             observer.on_try_ended(usage.tokens.input + usage.tokens.output)

@@ -7,7 +7,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.http.redact import get_maskable_key
 from gateway.http.response_head import ResponseHead
-from gateway.http.retry_after import wanted_pause_s
+from gateway.http.retry_after import read_retry_after_s
 from gateway.model.error_words import parse_answer_error, parse_error_words
 from gateway.model.upstream_client import Target
 
@@ -23,27 +23,28 @@ _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 
-def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
+def build_upstream_error(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     """Return the error for an upstream's error answer, with its status and its Retry-After."""
     words = parse_answer_error(content, secret=_get_secret(target))
     text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
     if not words.message and head.status in _NOT_THERE:
-        text += f" It was asked for {target.url(CHAT)}; {_format_hint(target)}."
+        text += f" It was asked for {target.build_url(CHAT)}; {_format_hint(target)}."
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
     error = GatewayError(code, text, param=words.param, retry_after_s=_parse_retry_after_s(head))
     error.upstream_code = words.code
-    error.settled = (head.value(b"x-should-retry") or b"").lower() == b"false"
+    error.settled = (head.find_value(b"x-should-retry") or b"").lower() == b"false"
     return error.with_status(head.status) if 400 <= head.status < 600 else error
 
 
 def build_no_answer_error(head: ResponseHead, target: Target) -> GatewayError:
     """Return the error of an answer that is neither a stream nor JSON, such as a page."""
-    kind = (head.value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
+    kind = (head.find_value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
     what = f"the content type {kind!r}" if kind else "no content type"
     return target.build_answer_error(
-        f"it answered POST {target.url(CHAT)} with status {head.status} and {what}, neither with a stream of chat "
+        f"it answered POST {target.build_url(CHAT)} with status {head.status} and {what}, neither with a stream "
+        "of chat "
         f"completion chunks (text/event-stream) nor with JSON; {_format_hint(target)}"
     )
 
@@ -58,7 +59,7 @@ def _format_hint(target: Target) -> str:
 
 def _parse_retry_after_s(head: ResponseHead) -> float | None:
     """Return how many seconds the upstream wants to be left alone, at most `RETRY_AFTER_S`, or None."""
-    wanted_s = wanted_pause_s(head)
+    wanted_s = read_retry_after_s(head)
     return None if wanted_s is None else min(wanted_s, RETRY_AFTER_S)
 
 

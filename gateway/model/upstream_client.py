@@ -42,19 +42,19 @@ class Target:
     def name(self) -> str:
         return self.pool.endpoint.name
 
-    def path(self, path: bytes) -> bytes:
+    def build_path(self, path: bytes) -> bytes:
         """Return an API path at the upstream: its base path replaces `/v1`."""
-        return self.pool.endpoint.path(path)
+        return self.pool.endpoint.build_path(path)
 
-    def url(self, path: bytes) -> str:
+    def build_url(self, path: bytes) -> str:
         """Return the URL of a path of the API, for people and spans."""
-        return f"{self.pool.endpoint.origin}{self.path(path).decode('latin-1')}"
+        return f"{self.pool.endpoint.origin}{self.build_path(path).decode('latin-1')}"
 
     def build_answer_error(self, reason: str) -> GatewayError:
         """Return the error of an answer that cannot be used."""
         return GatewayError("upstream_error", f"Upstream {self.name!r} failed: {reason}.")
 
-    def note(self, error: BaseException, request_id: str | None = None) -> None:
+    def log_failure(self, error: BaseException, request_id: str | None = None) -> None:
         """Log an exchange that failed, if the upstream is at fault."""
         if isinstance(error, GatewayError) and error.code in UPSTREAMS_FAULT:
-            self.pool.failures.note(error.message, request_id=request_id)
+            self.pool.failures.record_failure(error.message, request_id=request_id)

@@ -34,14 +34,14 @@ class Lookups:
         self._line = deque[str]()
         self._changed = threading.Condition()  # the lock of all these; one was put in line
 
-    async def addresses(self, host: str) -> list[str]:
+    async def resolve_addresses(self, host: str) -> list[str]:
         """Return the addresses of a name, each once, in the order of the system's resolver. Raises OSError."""
         if is_address(host):
             return [host]
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         with self._changed:
             if host not in self._waiters:
-                self._begin(host)
+                self._queue_lookup(host)
             waiters = self._waiters[host]
             waiters.add(waiter)
         try:
@@ -50,11 +50,11 @@ class Lookups:
             with self._changed:
                 waiters.discard(waiter)
 
-    def _begin(self, host: str) -> None:
+    def _queue_lookup(self, host: str) -> None:
         """Put a name in line, with a thread for it if there may be one. Raises OSError."""
         if len(self._line) >= self._idle and self._threads < self._most:
             try:
-                threading.Thread(target=self._work, name="lookup", daemon=True).start()
+                threading.Thread(target=self._resolve_queued, name="lookup", daemon=True).start()
             except RuntimeError:
                 raise OSError(errno.EAGAIN, "the system allows no further thread") from None
             self._threads += 1
@@ -62,7 +62,7 @@ class Lookups:
         self._line.append(host)
         self._changed.notify()
 
-    def _work(self) -> None:
+    def _resolve_queued(self) -> None:
         """Look up the names in line, in a thread."""
         while True:
             with self._changed:
@@ -78,7 +78,7 @@ class Lookups:
                 waiters = tuple(self._waiters.pop(host))
             for waiter in waiters:
                 with suppress(RuntimeError):  # its loop is closed
-                    waiter.get_loop().call_soon_threadsafe(_settle, waiter, found)
+                    waiter.get_loop().call_soon_threadsafe(_settle_future, waiter, found)
 
 
 def _resolve_host(host: str) -> list[str] | OSError:
@@ -92,7 +92,7 @@ def _resolve_host(host: str) -> list[str] | OSError:
     return list(dict.fromkeys(str(place[0]) for *_, place in places))
 
 
-def _settle(waiter: _Waiter, found: list[str] | OSError) -> None:
+def _settle_future(waiter: _Waiter, found: list[str] | OSError) -> None:
     if waiter.done():
         return  # it was cancelled
     if isinstance(found, OSError):

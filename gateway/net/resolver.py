@@ -36,7 +36,7 @@ class Resolver(AbstractResolver):
                 proto=socket.IPPROTO_TCP,
                 flags=socket.AI_NUMERICHOST,
             )
-            for address in await self._lookups.addresses(host)
+            for address in await self._lookups.resolve_addresses(host)
         ]
 
     async def close(self) -> None:

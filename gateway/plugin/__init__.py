@@ -1,6 +1,6 @@
 """The names that a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
 
-from gateway.config.file_access import loose_access, refused_access
+from gateway.config.file_access import find_access_fault, find_loose_access
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import (
@@ -90,7 +90,7 @@ from gateway.contracts.storage.store import (
     StoreError,
     UncertainError,
     WorkerService,
-    memory_owner,
+    get_memory_owner,
 )
 from gateway.contracts.storage.tables import TABLES, StoreTables, TableRow, TableValue
 from gateway.contracts.storage.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
@@ -108,13 +108,13 @@ from gateway.contracts.tools import (
     ToolResult,
     ToolSource,
     ToolSpec,
-    model_name,
+    encode_model_name,
     place_sha256,
 )
-from gateway.contracts.units import positive_seconds
-from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, may_call_tools
+from gateway.contracts.units import parse_positive_seconds
+from gateway.dialects.chat_request import find_last_user_text, lets_server_search, list_client_tools, may_call_tools
 from gateway.jsontext import strict_json
-from gateway.net.hosts import allowed_host, plain_host
+from gateway.net.hosts import normalize_host, parse_allowed_host
 from gateway.net.public_address import METADATA_NETWORKS, is_metadata, is_public
 from gateway.net.resolver import Resolver
 
@@ -231,22 +231,22 @@ __all__ = [
     "UncertainError",
     "Verdict",
     "WorkerService",
-    "allowed_host",
     "ask_id",
-    "client_tools",
+    "encode_model_name",
+    "find_access_fault",
+    "find_last_user_text",
+    "find_loose_access",
+    "get_memory_owner",
     "is_metadata",
     "is_public",
-    "last_user_text",
     "lets_server_search",
     "link",
-    "loose_access",
+    "list_client_tools",
     "may_call_tools",
-    "memory_owner",
-    "model_name",
+    "normalize_host",
+    "parse_allowed_host",
+    "parse_positive_seconds",
     "place_sha256",
-    "plain_host",
-    "positive_seconds",
-    "refused_access",
     "replace",
     "strict_json",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.aio.cooperative import Work, at_once, in_turns
+from gateway.aio.cooperative import Work, run_at_once, run_cooperatively
 from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Pause, Reply
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
@@ -68,7 +68,7 @@ class AnswerEndedByRule(AnswerEnded):
         self.rule = rule
 
 
-def changed_body(body: Json, change: Change, *, names: bool = False) -> Work[Json]:
+def change_body(body: Json, change: Change, *, names: bool = False) -> Work[Json]:
     """Return the request with its texts changed, wherever they stand; `user` comes first.
 
     Numbers stay, except in the arguments of calls. So do data, words of the API such as roles, and names: ids, names of
@@ -79,7 +79,7 @@ def changed_body(body: Json, change: Change, *, names: bool = False) -> Work[Jso
     for name in sorted(body, key=lambda name: name != "user"):
         is_known = name in _KNOWN
         key = name if is_known else (yield from change(name))
-        told[name] = key, (yield from walk.value(body[name], name, foreign=not is_known))
+        told[name] = key, (yield from walk.change_value(body[name], name, foreign=not is_known))
     return dict(told[name] for name in body)
 
 
@@ -90,7 +90,7 @@ class _Walk:
         self._change = change
         self._names = names
 
-    def value(self, value: Any, name: str, *, foreign: bool = False) -> Work[Any]:
+    def change_value(self, value: Any, name: str, *, foreign: bool = False) -> Work[Any]:
         """Return a value, which is under this name, with its texts changed. `foreign`: the API knows no key in it."""
         if isinstance(value, str):
             if foreign:
@@ -99,24 +99,24 @@ class _Walk:
             return value if is_kept or name in _SILENT else (yield from self._change(value))
         if isinstance(value, dict):
             keys = foreign or name == _WORDS or (self._names and name == _NAMED)
-            return (yield from self._fields(value, keys=keys, foreign=foreign))
+            return (yield from self._change_fields(value, keys=keys, foreign=foreign))
         if isinstance(value, list):
             told = [*value]
             for place, inner in enumerate(value):
-                told[place] = yield from self.value(inner, name, foreign=foreign)
+                told[place] = yield from self.change_value(inner, name, foreign=foreign)
             return told
         return value
 
-    def _fields(self, fields: Json, *, keys: bool, foreign: bool) -> Work[Json]:
+    def _change_fields(self, fields: Json, *, keys: bool, foreign: bool) -> Work[Json]:
         told: Json = {}
         for name, inner in fields.items():
             key = (yield from self._change(name)) if keys else name
             if name == "arguments":
-                told[key] = yield from changed_arguments(inner, self._change)
+                told[key] = yield from change_arguments(inner, self._change)
             elif isinstance(inner, str) and _is_read(fields, name):
                 told[key] = yield from self._change(inner)
             else:
-                told[key] = yield from self.value(inner, name, foreign=foreign)
+                told[key] = yield from self.change_value(inner, name, foreign=foreign)
         return told
 
 
@@ -127,7 +127,7 @@ def _is_read(fields: Json, name: str) -> bool:
     return name == "data" and fields.get("type") == "text"
 
 
-def changed_value(value: Any, change: Change) -> Work[Any]:
+def change_value(value: Any, change: Change) -> Work[Any]:
     """Return a JSON value with its texts, keys and whole numbers changed; a changed number is a text."""
     match value:
         case str():
@@ -140,51 +140,51 @@ def changed_value(value: Any, change: Change) -> Work[Any]:
             fields = {}
             for name, inner in value.items():
                 key = yield from change(name)
-                fields[key] = inner if name in _OPAQUE else (yield from changed_value(inner, change))
+                fields[key] = inner if name in _OPAQUE else (yield from change_value(inner, change))
             return fields
         case list():
             entries = [*value]
             for place, inner in enumerate(value):
-                entries[place] = yield from changed_value(inner, change)
+                entries[place] = yield from change_value(inner, change)
             return entries
     return value
 
 
-def changed_arguments(arguments: object, change: Change) -> Work[object]:
+def change_arguments(arguments: object, change: Change) -> Work[object]:
     """Return the arguments of a call with their texts changed; JSON in a text is read, so that escapes hide nothing."""
     if not isinstance(arguments, str):
-        return (yield from changed_value(arguments, change))
+        return (yield from change_value(arguments, change))
     try:
         parsed = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         plain = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), arguments)
         told = yield from change(plain)
         return arguments if told == plain else told
-    told = yield from changed_value(parsed, change)
+    told = yield from change_value(parsed, change)
     return arguments if told == parsed else orjson.dumps(told).decode()
 
 
-def changed_calls(fields: Json, change: Change) -> Work[Json]:
+def change_calls(fields: Json, change: Change) -> Work[Json]:
     """Return the calls of a message, under `tool_calls` and `function_call`, with changed arguments."""
     told = dict(fields)
     if isinstance(calls := fields.get("tool_calls"), list):
         told["tool_calls"] = [*calls]
         for place, call in enumerate(calls):
             if isinstance(call, dict) and isinstance(call.get("function"), dict):
-                function = yield from _function(call["function"], change)
+                function = yield from _change_function(call["function"], change)
                 told["tool_calls"][place] = {**call, "function": function}
     if isinstance(older := fields.get("function_call"), dict):
-        told["function_call"] = yield from _function(older, change)
+        told["function_call"] = yield from _change_function(older, change)
     return told
 
 
-def _function(function: Json, change: Change) -> Work[Json]:
+def _change_function(function: Json, change: Change) -> Work[Json]:
     if "arguments" not in function:
         return function
-    return {**function, "arguments": (yield from changed_arguments(function["arguments"], change))}
+    return {**function, "arguments": (yield from change_arguments(function["arguments"], change))}
 
 
-def screened_reply(
+def screen_reply(
     reply: Reply,
     new_filter: Callable[[], TextFilter],
     calls: Callable[[Json], Work[Json]] | None,
@@ -215,7 +215,7 @@ def screened_reply(
 
         async def work() -> None:
             while waiting:
-                told = await in_turns(answer.filter_chunk(waiting[0]))
+                told = await run_cooperatively(answer.filter_chunk(waiting[0]))
                 if (pause := send(waiting.popleft(), told)) is not None:
                     await pause()
 
@@ -223,11 +223,11 @@ def screened_reply(
             if waiting or answer.is_long(chunk):
                 waiting.append(chunk)
                 return work
-            return send(chunk, at_once(answer.filter_chunk(chunk)))
+            return send(chunk, run_at_once(answer.filter_chunk(chunk)))
 
         await reply.stream(take)
         await work()
-        rest = await in_turns(answer.rest())
+        rest = await run_cooperatively(answer.release_rest())
         if rest and not shadow and (pause := emit({"choices": [{"index": 0, "delta": rest}]})) is not None:
             await pause()
         if answer.ended is not None:
@@ -254,13 +254,13 @@ class _Calls:
             function.add(piece.get("function") or {})
 
     def __bool__(self) -> bool:
-        return bool(self.whole())
+        return bool(self.build_fields())
 
-    def whole(self) -> Json:
+    def build_fields(self) -> Json:
         """Return the fields of a message with these calls; {}: there is none."""
-        calls = [{"function": function.whole(), **call} for call, function in self._by_index.values()]
+        calls = [{"function": function.build_fields(), **call} for call, function in self._by_index.values()]
         told: Json = {"tool_calls": calls} if calls else {}
-        older = self._function_call.whole()
+        older = self._function_call.build_fields()
         return {**told, "function_call": older} if older else told
 
 
@@ -290,8 +290,8 @@ class _Function:
             elif part is not None:
                 self._others[key] = part
 
-    def whole(self) -> Json:
-        return {**self._others, **self._texts.whole()}
+    def build_fields(self) -> Json:
+        return {**self._others, **self._texts.get_whole()}
 
 
 @dataclass(slots=True)
@@ -319,29 +319,29 @@ class _Answer:
     def filter_chunk(self, chunk: Chunk) -> Work[Chunk | None]:
         """Return what may be sent of a chunk; None: nothing yet."""
         if isinstance(chunk, str):
-            return (yield from self._text("content", chunk)) or None
+            return (yield from self._screen_text("content", chunk)) or None
         if (event := _find_event(chunk)) is not None:
-            return (yield from self._event(chunk, event))
+            return (yield from self._screen_event(chunk, event))
         choices = chunk.get("choices")
         if not choices:
             return chunk
         told = [choice for choice in choices if choice.get("index", 0) == 0]
         for place, choice in enumerate(told):
-            told[place] = yield from self._choice(choice)
+            told[place] = yield from self._screen_choice(choice)
         return {**chunk, "choices": told}
 
-    def _event(self, chunk: Json, event: Json) -> Work[Json | None]:
+    def _screen_event(self, chunk: Json, event: Json) -> Work[Json | None]:
         """Return an event; None: the answer has ended. Its text that was sent before is changed, and calls are not."""
         try:
             if isinstance(said := event.get("said"), str):
                 chunk = {**chunk, "context": {**event, "said": (yield from self.over(said))}}
             elif self.events is not None and event["type"].startswith(_OF_CALLS):
-                yield from changed_value(event, self.events)
+                yield from change_value(event, self.events)
         except AnswerEndedByRule as ended:
             self.ended = self.ended or ended.rule
         return chunk if self.ended is None else None
 
-    def rest(self) -> Work[Json]:
+    def release_rest(self) -> Work[Json]:
         """Return the fields that were held back, at the end of the answer."""
         delta: Json = {}
         for name, one in self._filters.items():
@@ -349,7 +349,7 @@ class _Answer:
                 delta[name] = text
             self.ended = self.ended or one.ended
         self._filters.clear()
-        if self.ended is None and self.calls is not None and (calls := self._calls.whole()):
+        if self.ended is None and self.calls is not None and (calls := self._calls.build_fields()):
             self._calls = _Calls()
             try:
                 delta |= yield from self.calls(calls)
@@ -357,23 +357,23 @@ class _Answer:
                 self.ended = event.rule
         return delta
 
-    def _choice(self, choice: Json) -> Work[Json]:
+    def _screen_choice(self, choice: Json) -> Work[Json]:
         delta: Json = {}
         for name, value in (choice.get("delta") or {}).items():
             if name in _CALLS and self.calls is not None:
                 self._calls.add(name, value)
             elif isinstance(value, str) and name not in _OPAQUE:
-                delta[name] = yield from self._text(name, value)
+                delta[name] = yield from self._screen_text(name, value)
             elif name == "content" and isinstance(value, list):
                 delta[name] = [*value]
                 for place, part in enumerate(value):
-                    delta[name][place] = yield from self._part(part)
+                    delta[name][place] = yield from self._screen_part(part)
             elif name in _CALLS or name in _OPAQUE:
                 delta[name] = value
             else:
                 yield from self._change_field(name, value, delta)
         if choice.get("finish_reason") and self.ended is None:
-            for name, value in (yield from self.rest()).items():
+            for name, value in (yield from self.release_rest()).items():
                 known = delta.get(name)
                 if isinstance(known, list):
                     delta[name] = [*known, {"type": "text", "text": value}]
@@ -385,11 +385,11 @@ class _Answer:
 
     def _change_field(self, name: str, value: object, delta: Json) -> Work[None]:
         try:
-            delta[name] = yield from changed_value(value, self.over)
+            delta[name] = yield from change_value(value, self.over)
         except AnswerEndedByRule as event:
             self.ended = self.ended or event.rule
 
-    def _text(self, name: str, text: str) -> Work[str]:
+    def _screen_text(self, name: str, text: str) -> Work[str]:
         one = self._filters.get(name)
         if one is None:
             one = self._filters[name] = self.new_filter()
@@ -397,8 +397,8 @@ class _Answer:
         self.ended = self.ended or one.ended
         return told
 
-    def _part(self, part: object) -> Work[object]:
+    def _screen_part(self, part: object) -> Work[object]:
         """Return a part of a content. Its text is one with the text of other parts."""
         if isinstance(part, dict) and isinstance(part.get("text"), str):
-            return {**part, "text": (yield from self._text("content", part["text"]))}
-        return (yield from changed_value(part, self.over))
+            return {**part, "text": (yield from self._screen_text("content", part["text"]))}
+        return (yield from change_value(part, self.over))

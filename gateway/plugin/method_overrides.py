@@ -9,19 +9,19 @@ import unicodedata
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: The letters of names that mean nothing else, whatever their value.
-_NAMES: Final = words("""
+_NAMES: Final = split_words("""
     httpmethod xhttpmethod httpmethodoverride xhttpmethodoverride methodoverride xmethodoverride xmethod overridemethod
     requestmethod xrequestmethod httpverb xhttpverb verboverride httpoverride actualmethod realmethod
 """)
 #: The same for names that begin with a mark, such as `_method` and `$verb`.
-_MARKED: Final = words("method verb override httpmethod httpverb requestmethod m")
+_MARKED: Final = split_words("method verb override httpmethod httpverb requestmethod m")
 #: In a name with one of these a value that is a writing method is one.
 _TELLING: Final = re.compile("method|verb|override|httpaction")
 #: Methods that do more than read (HTTP, WebDAV, graph APIs), as letters.
-_WRITING: Final = words("""
+_WRITING: Final = split_words("""
     post put patch delete del create update destroy remove merge mkcol mkcalendar copy move purge link unlink lock
     unlock proppatch acl bind rebind unbind checkin checkout label uncheckout connect
 """)

@@ -43,7 +43,7 @@ _GLOB = re.compile(r"[*?\[]")
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
-def unseen(text: str) -> str | None:
+def find_unseen(text: str) -> str | None:
     """Return the first character that a person would not see, as `U+202E`; None: what is shown is what is there.
 
     Tabs, line ends, emoji presentation and the wide blank are visible enough.
@@ -63,7 +63,7 @@ def unseen(text: str) -> str | None:
     return None
 
 
-def concern(path: str) -> str | None:
+def find_concern(path: str) -> str | None:
     """Return why reading this path needs a person under the hardened profile; None: its spelling is harmless.
 
     Both separators count, case does not, and dot segments are resolved as written.
@@ -80,10 +80,10 @@ def concern(path: str) -> str | None:
         return "it may hold secrets"
     if parts and is_secret_there(parts):
         return "it may hold secrets"
-    return place_concern(unified)
+    return find_place_concern(unified)
 
 
-def place_concern(path: str) -> str | None:
+def find_place_concern(path: str) -> str | None:
     """Return the same for what a path leads to, not for its name: private places, processes, devices."""
     unified = path.lower()
     # Dots that lead out of an unknown folder may end at the root.
@@ -99,11 +99,11 @@ def place_concern(path: str) -> str | None:
     return None
 
 
-def folder_concern(path: str) -> str | None:
+def find_folder_concern(path: str) -> str | None:
     """Return the same for the names of files: a path, also with globs, that leads into a folder of secrets."""
-    if spelled_characters(path) > _MOST_SPELLED:
+    if count_spelled_characters(path) > _MOST_SPELLED:
         return _TOO_LONG
-    for spelled in _alternatives(path):
+    for spelled in _expand_braces(path):
         parts = remove_dot_segments(spelled.lower())
         if any(is_secret_folder(part) for part in parts):
             return "it may hold secrets"
@@ -112,11 +112,11 @@ def folder_concern(path: str) -> str | None:
     return None
 
 
-def glob_concern(path: str) -> str | None:
+def find_glob_concern(path: str) -> str | None:
     """Return the same for a path with globs in it: each name may be any that it matches."""
-    if spelled_characters(path) > _MOST_SPELLED:
+    if count_spelled_characters(path) > _MOST_SPELLED:
         return _TOO_LONG
-    for spelled in _alternatives(path):
+    for spelled in _expand_braces(path):
         parts = remove_dot_segments(spelled.lower())
         outside = spelled.startswith("/") or spelled.count("..") >= _FAR_UP
         if spelled.startswith("~") or (outside and parts and (_GLOB.search(parts[0]) or parts[0] in _SYSTEM)):
@@ -126,13 +126,13 @@ def glob_concern(path: str) -> str | None:
             return "its glob may match secrets"
         if any(_GLOB.search(part) and may_match_secret(part) for part in names):
             return "its glob may match secrets"
-        why = concern(spelled)
+        why = find_concern(spelled)
         if why is not None:
             return why
     return None
 
 
-def spelled_characters(path: str) -> int:
+def count_spelled_characters(path: str) -> int:
     """Return the length of a path, with all the names of its brace: what a look at it costs."""
     return len(path) * (1 + path.count(",")) if "{" in path else len(path)
 
@@ -148,7 +148,7 @@ def remove_dot_segments(path: str) -> list[str]:
     return parts
 
 
-def _alternatives(path: str) -> list[str]:
+def _expand_braces(path: str) -> list[str]:
     """Return a brace as a shell with braces would expand it; one word has one at most."""
     before, brace, rest = path.partition("{")
     inner, end, behind = rest.partition("}")

@@ -34,7 +34,7 @@ def compile_pattern(name: str, pattern: str) -> Pattern:
         raise ValueError(f"the pattern {name!r} {error}") from None
 
 
-def _all_checked(patterns: Mapping[str, str]) -> Mapping[str, str]:
+def _check_all(patterns: Mapping[str, str]) -> Mapping[str, str]:
     for name, pattern in patterns.items():
         compile_pattern(name, pattern)
     return patterns
@@ -42,7 +42,7 @@ def _all_checked(patterns: Mapping[str, str]) -> Mapping[str, str]:
 
 #: The name of a rule, and an operator's patterns by the names of their rules, as fields of a stage's configuration.
 RuleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-Patterns: TypeAlias = Annotated[Mapping[RuleName, str], AfterValidator(_all_checked)]
+Patterns: TypeAlias = Annotated[Mapping[RuleName, str], AfterValidator(_check_all)]
 
 
 def _compile_pattern(name: str, pattern: str) -> Pattern:

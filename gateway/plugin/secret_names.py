@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
-_FOLDERS = words("""
+_FOLDERS = split_words("""
     .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains wireguard
     system-connections private-keys-v1.d secrets .secrets
 """)
@@ -64,7 +64,7 @@ _GLOB = re.compile(r"[*?\[]")
 #: Names that a glob may match, besides any name with one of the endings.
 _EXACT = tuple(
     sorted(
-        words("""
+        split_words("""
             .env .envrc .netrc .pgpass .my.cnf .npmrc .pypirc .git-credentials .htpasswd .vault-token .bash_history
             .zsh_history .boto .s3cfg .dockercfg .kubeconfig .terraformrc
             _netrc deploy_key id_rsa id_dsa id_ecdsa id_ed25519 authorized_keys ssh_host_rsa_key ssh_host_ed25519_key
@@ -95,7 +95,7 @@ _TELLING = 3
 
 
 def is_secret_folder(name: str) -> bool:
-    return name in _FOLDERS or any(name in _FOLDERS for name in _originals(name))
+    return name in _FOLDERS or any(name in _FOLDERS for name in _guess_originals(name))
 
 
 def is_secret_file(name: str) -> bool:
@@ -105,7 +105,7 @@ def is_secret_file(name: str) -> bool:
     """
     if len(name) > _MOST_CHARS:
         return True
-    return bool(_FILES.fullmatch(name)) or any(_FILES.fullmatch(original) for original in _originals(name))
+    return bool(_FILES.fullmatch(name)) or any(_FILES.fullmatch(original) for original in _guess_originals(name))
 
 
 def is_secret_there(parts: Sequence[str]) -> bool:
@@ -151,7 +151,7 @@ def _split_around_wildcards(glob: str) -> tuple[str, str]:
     return glob[: wild[0]], glob[max(wild[-1], glob.rfind("]")) + 1 :]
 
 
-def _originals(name: str) -> list[str]:
+def _guess_originals(name: str) -> list[str]:
     """Return what a copy may be a copy of: `.id_rsa.swp`, `#x.key#`, `.env~`."""
     found = []
     bare = name

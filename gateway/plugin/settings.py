@@ -6,9 +6,9 @@ configuration below `with`. Relative paths begin at the folder of the file there
 
 from gateway.config.schema.section import Section as Config
 from gateway.config.schema.tools import Tool as ToolConfig
-from gateway.config.values.scalars import FilePath, Flag, limit_count
+from gateway.config.values.scalars import FilePath, Flag, build_count_type
 from gateway.config.values.secret import Secret
-from gateway.config.values.units import Duration, limit_size
+from gateway.config.values.units import Duration, build_size_type
 from gateway.config.values.value import PathLeaf, ValueType
 
 __all__ = [
@@ -20,6 +20,6 @@ __all__ = [
     "Secret",
     "ToolConfig",
     "ValueType",
-    "limit_count",
-    "limit_size",
+    "build_count_type",
+    "build_size_type",
 ]

@@ -51,7 +51,7 @@ class ScreenRule(Protocol):
     @property
     def name(self) -> str: ...
 
-    def finder(self, text: str, starts: Sequence[int]) -> Finder:
+    def build_finder(self, text: str, starts: Sequence[int]) -> Finder:
         """Return the finder of matches in this text. `starts` has the place of each character before it was folded."""
         ...
 
@@ -68,8 +68,8 @@ class Pattern:
     regex: re.Pattern[str]
     width: int
 
-    def finder(self, text: str, starts: Sequence[int]) -> Finder:
-        """Return the finder of this expression (`Rule.finder`)."""
+    def build_finder(self, text: str, starts: Sequence[int]) -> Finder:
+        """Return the finder of this expression (`ScreenRule.build_finder`)."""
         del starts
 
         def find(at: int) -> Span | None:
@@ -99,7 +99,7 @@ class Letters(dict[int, str]):
         plain = unicodedata.normalize("NFKD", chr(code))
         if len(plain) > _LONGEST_FOLDED:
             plain = chr(code)
-        text = "".join(map(_plain, plain))
+        text = "".join(map(_normalize_character, plain))
         if self._alike:
             text = "".join(" " if c.isspace() else c for c in convert_to_latin(convert_to_latin(text).casefold()))
         if len(self) < _KEPT_LETTERS:
@@ -107,7 +107,7 @@ class Letters(dict[int, str]):
         return text
 
 
-def _plain(char: str) -> str:
+def _normalize_character(char: str) -> str:
     kind = unicodedata.category(char)
     if kind in _MARKS or char in _BLANK:
         return ""
@@ -142,13 +142,13 @@ class Screen:
         if self.ended is not None or not text:
             return ""
         self._add(text)
-        return self._take(min((settled(self._folded) for settled in self._settles), default=len(self._folded)))
+        return self._take_text(min((settled(self._folded) for settled in self._settles), default=len(self._folded)))
 
     def finish(self) -> str:
         """Return the rest."""
-        return "" if self.ended is not None else self._take(len(self._folded))
+        return "" if self.ended is not None else self._take_text(len(self._folded))
 
-    def whole(self, text: str) -> str:
+    def screen_whole(self, text: str) -> str:
         """Return what is sent of a short text that comes as a whole: as `feed` and `finish` do, in one go."""
         if text:
             self._add(text)
@@ -175,10 +175,10 @@ class Screen:
                 self._starts += [place] * len(folded)
         self._folded += "".join(pieces)
 
-    def _take(self, until: int) -> str:
+    def _take_text(self, until: int) -> str:
         """Return the text before the folded offset `until`, and all of the matches that begin before it."""
         folded, done, sent, at = self._folded, self._sent, [], 0
-        finders = [(rule.name, rule.finder(folded, self._starts)) for rule in self._rules]
+        finders = [(rule.name, rule.build_finder(folded, self._starts)) for rule in self._rules]
         found = [find(done) for _, find in finders]
         while True:
             first = min(
@@ -190,7 +190,7 @@ class Screen:
                 break
             (start, end), i = first
             name = finders[i][0]
-            begin, close = self._place(start), self._place(end)
+            begin, close = self._find_place(start), self._find_place(end)
             told = self._act(name, self._text[begin:close])
             sent.append(self._text[at:begin])
             if told is None:
@@ -203,16 +203,16 @@ class Screen:
                 for (_, find), span in zip(finders, found, strict=True)
             ]
         done = max(done, until)
-        rest = self._place(done)
+        rest = self._find_place(done)
         sent.append(self._text[at:rest])
-        self._drop(done, rest)
+        self._drop_prefix(done, rest)
         return "".join(sent)
 
-    def _place(self, offset: int) -> int:
+    def _find_place(self, offset: int) -> int:
         """Return where a folded character begins in the text; what is invisible before it belongs to the one before."""
         return self._starts[offset] if offset < len(self._starts) else len(self._text)
 
-    def _drop(self, done: int, rest: int) -> None:
+    def _drop_prefix(self, done: int, rest: int) -> None:
         keep = max(0, done - _CONTEXT)
         self._text, self._folded, self._sent = self._text[rest:], self._folded[keep:], done - keep
         self._starts = [max(0, place - rest) for place in self._starts[keep:]]
@@ -256,6 +256,6 @@ def screen_text(
     screen = Screen(rules, act, letters)
     if len(text) <= PIECE_CHARS:
         yield
-        return screen.whole(text), screen.ended
+        return screen.screen_whole(text), screen.ended
     told = yield from feed_in_pieces(screen, text)
     return told + screen.finish(), screen.ended

@@ -2,10 +2,10 @@
 
 from gateway.text.ask_before import find_ask_request
 from gateway.text.keywords import COMPARED_CHARS, extract_keywords
-from gateway.text.memory_requests import MemoryRequest, memory_request
+from gateway.text.memory_requests import MemoryRequest, find_memory_request
 from gateway.text.negation import is_refused
 from gateway.text.phrases import FoldedText, Hit, Phrases, Spans, fold, fold_phrase, is_whole, mentions
-from gateway.text.quotes import code_blocks, shown_text
+from gateway.text.quotes import find_shown_text, list_code_blocks
 
 __all__ = [
     "COMPARED_CHARS",
@@ -14,14 +14,14 @@ __all__ = [
     "MemoryRequest",
     "Phrases",
     "Spans",
-    "code_blocks",
     "extract_keywords",
     "find_ask_request",
+    "find_memory_request",
+    "find_shown_text",
     "fold",
     "fold_phrase",
     "is_refused",
     "is_whole",
-    "memory_request",
+    "list_code_blocks",
     "mentions",
-    "shown_text",
 ]

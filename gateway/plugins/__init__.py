@@ -14,12 +14,12 @@ if not (_HERE / "stages").is_dir():  # a checkout; in a wheel they stand right h
 
 
 @cache
-def plugin_names(kind: PluginKind) -> tuple[str, ...]:
+def list_built_in_plugins(kind: PluginKind) -> tuple[str, ...]:
     """Return the names of our plugins in `plugins/KIND/`, sorted. None of them is imported."""
     return tuple(sorted(module.name for path in __path__ for module in pkgutil.iter_modules([f"{path}/{kind}"])))
 
 
-def plugin_of_ours(kind: PluginKind, name: str) -> Plugin[Any, Any]:
+def load_built_in_plugin(kind: PluginKind, name: str) -> Plugin[Any, Any]:
     """Import and return one of our plugins."""
     plugin = importlib.import_module(f"{__name__}.{kind}.{name}").PLUGIN
     assert isinstance(plugin, Plugin), name

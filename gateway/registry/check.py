@@ -16,7 +16,7 @@ from gateway.config.schema.tools import find_built_in_settings
 from gateway.config.values.scalars import parse_name, parse_path
 from gateway.config.values.secret import MaskedText, Secret
 from gateway.contracts.plugin import Plugin, PluginKind, ToolFormat
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.loader import (
     PluginProblem,
     describe_clash,
@@ -69,14 +69,14 @@ def check_plugins(document: Document) -> None:
             continue  # its settings are part of the section, and read with it
         if settings is None or isinstance(settings, Mapping):
             _check_settings(document, options, plugin, settings or {})
-            if use.kind == "tools" and use.name not in plugin_names("tools"):
+            if use.kind == "tools" and use.name not in list_built_in_plugins("tools"):
                 check_reach(document, options, plugin, store=store)
     _check_chains(document, folder)
 
 
 def _check_chains(document: Document, folder: Path | None) -> None:
     """Report a stage that offers other tools than a stage below it runs, and one that must be the last and is not."""
-    for path in document.matches("chains", "*"):
+    for path in document.iterate_matches("chains", "*"):
         stages = document.get(*path)
         uses = [document.get(*path, i, "use") for i in range(len(stages))] if isinstance(stages, list) else []
         if BROKEN in uses:
@@ -161,7 +161,7 @@ def _check_store(document: Document, folder: Path | None) -> Path | None:
     except PluginProblem as problem:
         document.complain(("store",), problem.message)
         return None
-    if name in plugin_names("stores") or address.file is None:
+    if name in list_built_in_plugins("stores") or address.file is None:
         return None
     check_store(document, address.file)
     return address.file
@@ -195,17 +195,17 @@ def _check_clashes(document: Document, folder: Path) -> Iterator[tuple[PluginKin
 
 def _list_uses(document: Document) -> Iterator[_Use]:
     """Yield the uses of plugins. Invalid names are left out: they are reported already."""
-    for path in document.matches("chains", "*", "*"):
+    for path in document.iterate_matches("chains", "*", "*"):
         if _is_name(name := document.get(*path, "use")):
             yield _Use("stages", name, path)
-    for path in document.matches("tools", "*"):
+    for path in document.iterate_matches("tools", "*"):
         # A built-in tool has no `use`: one is reported with the section.
         name = document.get(*path, "use") if find_built_in_settings(path[-1]) is None else None
         if _is_name(name):
             yield _Use("tools", name, path)
         elif name is None and _is_name(path[-1]):
             yield _Use("tools", path[-1], path, is_key=True)
-    for path in document.matches("risk", "assessors", "*"):
+    for path in document.iterate_matches("risk", "assessors", "*"):
         if _is_name(name := document.get(*path, "use")):
             yield _Use("assessors", name, path)
 

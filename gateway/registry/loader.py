@@ -17,12 +17,12 @@ from typing import Any, Final, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.messages import format_unknown_key, nearest
+from gateway.config.messages import format_unknown_key, suggest_nearest
 from gateway.config.problems import KeyPath
 from gateway.config.schema.section import strip
 from gateway.config.trusted_file import UnsafePluginError
 from gateway.contracts.plugin import Plugin, PluginKind
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.user_plugins import get_plugin_file, list_plugin_names, load
 
 #: The package that holds our plugins.
@@ -96,7 +96,7 @@ def _find_installed(kind: PluginKind, name: str) -> str | None:
 
 def get_reserved_names(kind: PluginKind) -> set[str]:
     """Return the names that no plugin of the operator's may have."""
-    return {*plugin_names(kind), *(name for k, name in _ELSEWHERE if k == kind)}
+    return {*list_built_in_plugins(kind), *(name for k, name in _ELSEWHERE if k == kind)}
 
 
 def _get_built_in_module(kind: PluginKind, name: str) -> str:
@@ -150,13 +150,13 @@ def _read_sources(file: Path) -> Mapping[str, bytes] | None:
 
 def _describe_missing(kind: PluginKind, name: str, folder: Path | None) -> str:
     """Return the message about a missing plugin: where it was expected, and similar names."""
-    expected, known = f"an installed module {name!r}", [*plugin_names(kind)]
+    expected, known = f"an installed module {name!r}", [*list_built_in_plugins(kind)]
     if "." not in name:
         expected = f"plugins/{kind}/{name}.py"
         if folder is not None and is_user_folder(folder):
             expected = str(get_plugin_file(folder, kind, name))
             known += list_plugin_names(folder, kind)
-    hint = nearest(name, known) or ("" if "." in name else f"; there are {', '.join(sorted(known))}")
+    hint = suggest_nearest(name, known) or ("" if "." in name else f"; there are {', '.join(sorted(known))}")
     return f"no plugin {name!r} of kind {kind!r}: expected {expected}{hint}"
 
 

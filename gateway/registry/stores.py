@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateway.config.schema.settings import SCRATCH_STORE, Settings
 from gateway.contracts.storage.store import Store, StoreAddress
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 
 
@@ -17,7 +17,7 @@ def resolve_store(url: str, *, folder: Path, plugins: Path | None) -> tuple[str,
     try:
         address = find_plugin("stores", scheme, folder=plugins).address
     except PluginProblem as problem:
-        known = ", ".join(f"{name}://" for name in plugin_names("stores"))
+        known = ", ".join(f"{name}://" for name in list_built_in_plugins("stores"))
         raise PluginProblem((), f"{problem.message}; stores that come with the gateway: {known}") from None
     if address is None:
         raise PluginProblem((), f"the plugin of the store {scheme!r} declares no address")

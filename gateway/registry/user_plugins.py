@@ -48,14 +48,14 @@ def load(file: Path, *, folder: Path, name: str) -> ModuleType:
     The same sources are the same module, so the plugin that was checked is the plugin that is built. Raises
     UnsafePluginError, and every exception of the plugin's code.
     """
-    sources = _sources(file, folder=folder)
+    sources = _read_sources(file, folder=folder)
     digest = hashlib.sha256()
     for path, source in sources.items():
         digest.update(b"%b\0%d\0%b" % (os.fsencode(path), len(source), source))
     module_name = f"{name}@{digest.hexdigest()[:16]}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    for former in [one for one in _FINDER.names() if one.startswith(f"{name}@")][: 1 - MOST_DIGESTS]:
+    for former in [one for one in _FINDER.list_names() if one.startswith(f"{name}@")][: 1 - MOST_DIGESTS]:
         _forget_plugin(former)
     _FINDER.add(module_name, file, sources)
     try:
@@ -76,7 +76,7 @@ def _is_within(module: str, plugin: str) -> bool:
     return module == plugin or module.startswith(f"{plugin}.")
 
 
-def _sources(file: Path, *, folder: Path) -> dict[Path, bytes]:
+def _read_sources(file: Path, *, folder: Path) -> dict[Path, bytes]:
     """Return the source of each module of a plugin, in the order of their paths. Raises UnsafePluginError."""
     if file.name != _INIT:
         return {file: read_trusted_file(file, folder=folder)}
@@ -118,7 +118,7 @@ class _Finder(MetaPathFinder):
             parts = parts[:-1] if parts[-1:] == ("__init__",) else parts
             self._sources[".".join((name, *parts))] = path, source
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of the loaded plugins, in the order of their loading."""
         return [name for name in self._sources if "." not in name.partition("@")[2]]
 

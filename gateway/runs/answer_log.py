@@ -22,7 +22,7 @@ from typing import Final
 
 import orjson
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.contracts.errors import CODES, GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.plugin import Clock
@@ -101,24 +101,24 @@ class AnswerLogs:
         try:
             while True:
                 news.event.clear()
-                found = await self._store.answer_chunks(response_id, tenant=tenant, start=start, limit=BATCH)
+                found = await self._store.list_answer_chunks(response_id, tenant=tenant, start=start, limit=BATCH)
                 start += len(found)
                 chunks: list[Chunk] = [orjson.loads(entry) for entry in found]
                 yield chunks
                 if chunks and parse_end_entry(chunks[-1]) is not None:
                     return
                 if len(found) < BATCH:
-                    await until_set(news.event, LOOK_S)
+                    await wait_until_set(news.event, LOOK_S)
         finally:
             news.readers -= 1
             if not news.readers:
                 self._news.pop(response_id, None)
 
-    async def entries(self, response_id: str, *, tenant: str) -> list[Chunk]:
+    async def list_entries(self, response_id: str, *, tenant: str) -> list[Chunk]:
         """Return the entries that are there. Raises StoreError."""
         entries: list[Chunk] = []
         while True:
-            found = await self._store.answer_chunks(response_id, tenant=tenant, start=len(entries), limit=BATCH)
+            found = await self._store.list_answer_chunks(response_id, tenant=tenant, start=len(entries), limit=BATCH)
             entries += map(orjson.loads, found)
             if len(found) < BATCH:
                 return entries
@@ -150,7 +150,7 @@ class AnswerLogs:
         """Record the answer of a run behind what another recording leaves, unless that was the end."""
         await asyncio.wait({before})
         try:
-            there = await self.entries(answer.response_id, tenant=answer.tenant)
+            there = await self.list_entries(answer.response_id, tenant=answer.tenant)
         except StoreError as error:
             log.error("the store failed: %s; the answer %s is not recorded to its end", error, answer.response_id)
             return
@@ -212,16 +212,16 @@ class _Writer:
         self._owed += chunks
         return False
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         if not self._run.marks.parked:
-            await self._put()
+            await self._append_chunks()
 
     async def end(self, chunk: Chunk) -> None:
         """Append the chunks not stored yet, with the end entry. Raises ConflictError."""
         self._owed.append(chunk)
-        await self._put()
+        await self._append_chunks()
 
-    async def _put(self) -> None:
+    async def _append_chunks(self) -> None:
         """Append the chunks not stored yet, and retry while the store fails. Raises ConflictError."""
         chunks, self._owed = self._owed, []
         at = replace(self._answer, start=self._count)
@@ -282,7 +282,7 @@ def find_missing_chunks(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_w
     if not entries or not is_whole:
         return told
     said = "".join(chunk for chunk in told if isinstance(chunk, str))
-    resumed = chat_chunks.event({"type": "run.resumed", "said": said})
+    resumed = chat_chunks.build_event({"type": "run.resumed", "said": said})
     return [resumed, *(chunk for chunk in told if not isinstance(chunk, str))]
 
 

@@ -10,7 +10,7 @@ from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.storage.journal import StoredStep
 from gateway.contracts.storage.store import Json
 from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_request import client_tools
+from gateway.dialects.chat_request import list_client_tools
 from gateway.dialects.id_scrubbing import defuse
 from gateway.runs.idempotency_key import begins_with_record
 from gateway.tools.catalog import Catalog
@@ -37,13 +37,13 @@ def build_opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], ca
     `said` is the text of its turn so far. `steps` are the steps that the turn may have shown.
     """
     if exchange.delivery.events:
-        yield chunks.event({"type": "run.started", "run_id": exchange.id})
+        yield chunks.build_event({"type": "run.started", "run_id": exchange.id})
     if exchange.execution.resume is None:
         if exchange.delivery.shows_calls:
             yield build_tools_event(exchange, catalog)
         return
     if exchange.delivery.shows_calls or exchange.delivery.background:
-        yield chunks.event({"type": "run.resumed", "run_id": exchange.id, "said": said})
+        yield chunks.build_event({"type": "run.resumed", "run_id": exchange.id, "said": said})
     elif said:
         yield said
     if exchange.delivery.shows_calls:
@@ -55,7 +55,7 @@ def build_tools_event(exchange: Exchange, catalog: Catalog) -> Chunk:
 
     `failed` are the services that the request names and that do not run, so that nothing of them can be listed.
     """
-    theirs = client_tools(exchange.body)
+    theirs = list_client_tools(exchange.body)
     tools = [
         {
             "tool": entry.spec.name,
@@ -67,14 +67,14 @@ def build_tools_event(exchange: Exchange, catalog: Catalog) -> Chunk:
         if entry.model_name not in theirs
     ]
     named = () if exchange.steering.no_tools else exchange.steering.services
-    down = (service.name for service in catalog.services() if service.name in named and not service.running)
+    down = (service.name for service in catalog.list_services() if service.name in named and not service.running)
     failed = [{"service": name, "error": f"The service {name!r} is not running just now."} for name in down]
-    return chunks.event({"type": "tools.listed", "tools": tools, **({"failed": failed} if failed else {})})
+    return chunks.build_event({"type": "tools.listed", "tools": tools, **({"failed": failed} if failed else {})})
 
 
 def build_start_event(step: StoredStep, catalog: Catalog) -> Chunk:
     """Return the event of a call that begins, with the arguments that run."""
-    return chunks.event({"type": "tool.started", **_build_call_fields(step, catalog)})
+    return chunks.build_event({"type": "tool.started", **_build_call_fields(step, catalog)})
 
 
 def build_finish_event(step: StoredStep, catalog: Catalog) -> Chunk:
@@ -83,7 +83,7 @@ def build_finish_event(step: StoredStep, catalog: Catalog) -> Chunk:
     The result is the one that the model is shown, without ids of approvals: no text of a tool passes for the gateway's.
     """
     result = defuse(step.shown or step.result or "")
-    return chunks.event(
+    return chunks.build_event(
         {"type": "tool.finished", **_build_call_fields(step, catalog), "ok": step.state == "finished", "result": result}
     )
 

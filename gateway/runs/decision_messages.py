@@ -15,7 +15,7 @@ from gateway.dialects.dialect import SaidBeside
 from gateway.dialects.message_identity import get_content_text
 from gateway.text.ask_before import find_ask_request
 from gateway.text.phrases import fold
-from gateway.text.quotes import shown_text
+from gateway.text.quotes import find_shown_text
 
 #: The type of the event that has them.
 ADDED: Final = "run.messages_added"
@@ -32,7 +32,7 @@ async def list_added_messages(store: Journal, run_id: str, *, tenant: str) -> li
     """
     found: dict[str, Json] = {}
     after = 0
-    while events := await store.events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
+    while events := await store.list_events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
         for event in events:
             if event.type == ADDED:  # several approvals of one request have the same
                 added = orjson.loads(event.data)
@@ -68,7 +68,7 @@ def select_new_messages(
 def has_ask_request(messages: Iterable[Json]) -> bool:
     """Return whether a message of the user wants to approve each further call."""
     folded = (fold(get_content_text(message.get("content"))).text for message in messages)
-    return any(find_ask_request(text, shown=shown_text(text)) is not None for text in folded)
+    return any(find_ask_request(text, shown=find_shown_text(text)) is not None for text in folded)
 
 
 def _get_parts(message: Json) -> object:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.contracts.storage.journal import Journal, RunEvent
 from gateway.contracts.storage.store import StoreError
 
@@ -52,7 +52,7 @@ class EventFeed:
         try:
             async with self._opening:
                 if self._task is None or self._task.done():
-                    self._seen = await self._store.last_event()
+                    self._seen = await self._store.get_last_event()
                     self._task = asyncio.get_running_loop().create_task(self._poll_events())
             yield
         finally:
@@ -64,7 +64,7 @@ class EventFeed:
             if run_id is not None and not hearers:
                 self._of_run.pop(run_id, None)
 
-    def leave(self) -> None:
+    def announce_stop(self) -> None:
         """Call every `parting`, because the process is about to stop. Runs then wait for people in the store."""
         self.leaving = True
         for parting in self._partings:
@@ -85,7 +85,7 @@ class EventFeed:
         while self._of_run or self._of_all:
             pause_s = LOOK_S
             try:
-                events = await self._store.events(after=self._seen, limit=BATCH)
+                events = await self._store.list_events(after=self._seen, limit=BATCH)
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 events, pause_s = (), STORE_PAUSE_S
@@ -94,7 +94,7 @@ class EventFeed:
                 self._deliver(event)
             if len(events) == BATCH:
                 continue
-            await until_set(self._nudged, pause_s)
+            await wait_until_set(self._nudged, pause_s)
             self._nudged.clear()
 
     def _deliver(self, event: RunEvent) -> None:

@@ -50,7 +50,7 @@ def begins_with_record(exchange: Exchange) -> bool:
     return exchange.origin.idempotency_key is not None
 
 
-def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
+def hash_request(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
     """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the body's content."""
     digest = hashlib.sha256()
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):

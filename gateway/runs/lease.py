@@ -36,7 +36,7 @@ def build_lost_error(run_id: str) -> GatewayError:
     """Return the error of a run that was cancelled or that another process drives."""
     return GatewayError(
         "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
-    ).after_effects()
+    ).mark_after_effects()
 
 
 def is_lost(error: BaseException | None) -> bool:
@@ -50,7 +50,7 @@ def build_interrupted_error(run_id: str) -> GatewayError:
         "run_interrupted",
         f"The run {run_id} lost its client and was stopped; what its tools had done stays done. Look at what there is "
         "before you ask again.",
-    ).after_effects()
+    ).mark_after_effects()
 
 
 def build_client_wait_error(run_id: str) -> GatewayError:
@@ -59,7 +59,7 @@ def build_client_wait_error(run_id: str) -> GatewayError:
         "run_interrupted",
         f"The run {run_id} needs its client's credential. What its tools did is kept, and nothing of it runs again: "
         "send the same request again with the credential, and it goes on from there.",
-    ).after_effects()
+    ).mark_after_effects()
 
 
 def build_handover_error(run_id: str) -> UntoldError:

@@ -116,7 +116,7 @@ class LiveRuns:
         self._remove_unattended(run)
         run.mark_attended()
 
-    def leave(self, run: LiveRun, *, whole: bool) -> None:
+    def remove_client(self, run: LiveRun, *, whole: bool) -> None:
         """Remove a client from the run; `whole`: it has the answer to its end."""
         run.attendance.clients -= 1
         if run.attendance.clients:
@@ -125,13 +125,13 @@ class LiveRuns:
         run.attendance.cut = not whole
         self._record_delivery(run)
         if run.answer.asks is not None:
-            self.waiting.note(run.request_key.fingerprint, run.answer.asks)
+            self.waiting.note_question(run.request_key.fingerprint, run.answer.asks)
         parks = run.marks.waits and not run.done
         if not run.detached and (parks or (not run.marks.effects and (whole or not run.done))):
             run.cancel()
             self._remove_run(run)
             if parks:
-                self.waiting.note(run.request_key.fingerprint, run.exchange.id)
+                self.waiting.note_question(run.request_key.fingerprint, run.exchange.id)
             return
         self._mark_unattended(run)
         if not run.detached and not run.done:
@@ -184,7 +184,7 @@ class LiveRuns:
         if not run.attendance.cut and run.error is None:
             self._owed.mark_delivered(run.request_key.fingerprint)
         elif run.marks.effects:
-            self._owed.leave(run.request_key.fingerprint)
+            self._owed.note_lost_client(run.request_key.fingerprint)
 
     def _cancel_if_unread(self, run: LiveRun) -> None:
         if not run.attendance.clients:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from gateway.contracts.errors import ExitError, GatewayError, contained
 from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange, Handler, Intent, Pause, Reply
-from gateway.contracts.storage.store import Json, StoreError, UnwrittenError, untold
+from gateway.contracts.storage.store import Json, StoreError, UnwrittenError, build_unknown_outcome_error
 from gateway.runs.idempotency_key import RequestKey, begins_with_record
 from gateway.runs.lease import build_handover_error, build_interrupted_error, build_lost_error
 from gateway.runs.transcript import Transcript
@@ -151,7 +151,7 @@ class LiveRun:
                 raise
             log.error("the store failed behind run %s: %s", self.exchange.id, error)
             self.attendance.untold = True
-            raise untold(self.exchange.id) from None
+            raise build_unknown_outcome_error(self.exchange.id) from None
 
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
         """Start the run; `over` is called once the run has ended."""
@@ -189,7 +189,7 @@ class LiveRun:
         if self.attendance.drop is not None:
             drop, self.attendance.drop = self.attendance.drop, None
             self.attendance.dropped = True
-            self.transcript.forget()
+            self.transcript.drop_unsettled()
             drop()
 
     def mark_attended(self) -> None:
@@ -242,7 +242,11 @@ class LiveRun:
         except asyncio.CancelledError:
             error = self._build_cancellation_error()
         except Exception as failure:
-            error = untold(self.exchange.id) if isinstance(failure, StoreError) and self.may_act else failure
+            error = (
+                build_unknown_outcome_error(self.exchange.id)
+                if isinstance(failure, StoreError) and self.may_act
+                else failure
+            )
         except BaseException as failure:  # a task that waits for the answer must not pass it on
             error = ExitError(f"the run {self.exchange.id} raised {type(failure).__name__}")
             log.exception("a run failed with what is no Exception, request id %s", self.exchange.id)
@@ -273,7 +277,7 @@ class LiveRun:
             if WAITS in chunk:
                 self.marks.waits = chunk[WAITS]
                 return None
-        return None if self.attendance.dropped or self.transcript.add(chunk) else self.transcript.room
+        return None if self.attendance.dropped or self.transcript.add(chunk) else self.transcript.wait_for_room
 
     def _note_reply(self, reply: Reply) -> None:
         if reply.cache != self.answer.cache:
@@ -287,7 +291,7 @@ class LiveRun:
         if self._cancellation is not None:  # a stage that took it for a drop has swallowed it
             raise self._cancellation.exception
         self.attendance.drop, self.attendance.dropped = drop, False
-        self.transcript.settle()
+        self.transcript.mark_final()
 
     def _end_unstarted(self) -> None:
         """Finish a run whose task was cancelled before its first line ran."""

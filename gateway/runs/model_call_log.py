@@ -54,9 +54,9 @@ class ModelCalls:
     def build_finish_event(self, step: int) -> Json:
         """Return the event behind the answer of a model call: which upstream and model gave it, if one did."""
         told = {} if self.by is None else {"upstream": self.by.upstream, "model": self.by.model}
-        return chunks.event({"type": "step.finished", "step": step, **told})
+        return chunks.build_event({"type": "step.finished", "step": step, **told})
 
-    def snapshot(self) -> Sequence[Sequence[object]]:
+    def take_snapshot(self) -> Sequence[Sequence[object]]:
         return self._entries
 
     def restore(self, snapshot: Sequence[Sequence[object]]) -> None:

@@ -18,9 +18,9 @@ class Watchers:
     def __init__(self) -> None:
         self._each: list[CallWatcher] = []
 
-    def begins(self, step: str, *, number: int, total: int) -> None:
+    def on_step_begun(self, step: str, *, number: int, total: int) -> None:
         for watcher in self._each:
-            watcher.begins(step, number=number, total=total)
+            watcher.on_step_begun(step, number=number, total=total)
 
     def report_progress(self, progress: CallProgress) -> None:
         for watcher in self._each:
@@ -51,7 +51,7 @@ class PendingQuestions:
         """Return the requests that wait for the call that a run is, also requests that come later."""
         return self._watchers.setdefault(run_id, Watchers())
 
-    def note(self, fingerprint: str, run_id: str) -> None:
+    def note_question(self, fingerprint: str, run_id: str) -> None:
         """Record that the request was answered with a question of this run."""
         self._run_ids.pop(fingerprint, None)
         self._run_ids[fingerprint] = run_id
@@ -62,6 +62,6 @@ class PendingQuestions:
         """Return the id of the run whose question answered a request like this, or None."""
         return self._run_ids.get(fingerprint)
 
-    def forget(self, fingerprint: str) -> None:
+    def remove_request(self, fingerprint: str) -> None:
         """Remove a request whose answer was delivered, so that an equal one begins a new run."""
         self._run_ids.pop(fingerprint, None)

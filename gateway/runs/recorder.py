@@ -5,29 +5,29 @@
 3. A line that could not be written is written with the next one; before an effect it must be.
 
 Theory of operation. The recorder has a picture of the run in memory (`run`, `steps`) and the part of it that the store
-does not have yet, in `_unwritten`: steps, moves of approvals, events and audit lines. Methods such as `plan`,
+does not have yet, in `_unwritten`: steps, moves of approvals, events and audit lines. Methods such as `record_calls`,
 `judged` and `ended` change the picture only. A *line* is one `Change`: the run with its progress, and everything
 unwritten, in one transaction of the store. So the store never has a step without its approval, event or audit line.
 
 There are two ways to write a line:
-- `_before` an effect: `begin`, `record_approval`, `start`, `confirm`, `park`. It is durable. If the store refuses,
+- `_before` an effect: `store_run`, `record_approval`, `start`, `confirm`, `park`. It is durable. If the store refuses,
   GatewayError is raised and the effect must not happen. `record_approval`, `start` and `park` then restore the picture
   (`_undo_on_failure`), so that a later line cannot record an effect that never was.
-- `_write_afterwards`, behind an effect: `finish`, `refused`, `end`. The effect has happened, so a failure of the store
-  is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`, which
-  writes it once the store works.
+- `_write_afterwards`, behind an effect: `write_outcome`, `refused`, `end_run`. The effect has happened, so a failure of
+  the store is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`,
+  which writes it once the store works.
 
 The life of a step: planned, requested (if it needs approval), started, then finished, failed or unknown. A step that
 does not run is refused, rejected, expired or cancelled. Its approval moves with it: approved, executing, then done,
 failed or unknown. After a crash, `started` without an outcome is the one state that the store's lines cannot decide.
 
-The lease. The first line creates the run and holds its lease from then on (`hold`). Each line of a driven run renews
-the lease. A line with any other state than `running`, or of a run that is left, ends the driving and drops it
+The lease. The first line creates the run and holds its lease from then on (`hold_lease`). Each line of a driven run
+renews the lease. A line with any other state than `running`, or of a run that is left, ends the driving and drops it
 (`_build_change`).
 
 Failures of a write, from clear to unclear:
-- ConflictError: another owner has the run. `lost` is raised, and nothing is written any more, except `late`: the report
-  of a call that this worker ran, beside the step and not in it.
+- ConflictError: another owner has the run. `lost` is raised, and nothing is written any more, except
+  `write_late_report`: the report of a call that this worker ran, beside the step and not in it.
 - StoreError: not written.
 - UncertainError: perhaps written. `_is_doubtful` is set, and the next line states that it may repeat the earlier one.
 - Cancellation: `_commit` shields the write and waits for its end first, however often it is cancelled. So the picture
@@ -50,7 +50,7 @@ import orjson
 
 from gateway.aio.clock import wait_until_done
 from gateway.contracts.calls import CallOutcome, PlannedCall
-from gateway.contracts.canonical_json import call_sha256, canonical
+from gateway.contracts.canonical_json import call_sha256, write_canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock
@@ -71,7 +71,7 @@ from gateway.contracts.storage.journal import (
     StoredRun,
     StoredStep,
 )
-from gateway.contracts.storage.store import Json, StoreError, UncertainError, unwritten
+from gateway.contracts.storage.store import Json, StoreError, UncertainError, build_unwritten_error
 from gateway.runs.idempotency_key import build_key_in_use_error
 from gateway.runs.lease import LEASE_S, Age, build_lost_error
 from gateway.runs.leases import Leases
@@ -118,13 +118,13 @@ class RunRecorder:
         """Return whether the run is in the store."""
         return not self._is_new
 
-    def hold(self) -> None:
+    def hold_lease(self) -> None:
         """Hold the lease of this stored run for the current task, which ends when another owner takes the run."""
         task = self._task = asyncio.current_task()
         assert task is not None
         self.leases.hold(self.exchange.id, task)
 
-    def drop(self) -> None:
+    def drop_run(self) -> None:
         """Drop the run: this driver does not drive it any more."""
         self.leases.drop(self.exchange.id, self._task)
 
@@ -132,15 +132,15 @@ class RunRecorder:
         """Continue a run that is in the store, and held."""
         self.run, self.steps, self._is_new = replace(run, error_code=None, error=None), list(steps), False
 
-    async def begin(self) -> None:
+    async def store_run(self) -> None:
         """Store the run now, whatever it does later. Raises GatewayError."""
         await self._write_before_effect("running")
 
-    def plan(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
+    def record_calls(self, planned: Sequence[PlannedCall], *, round_: int) -> list[int]:
         """Record calls that came together, and return their numbers."""
         numbers = []
         for p in planned:
-            arguments = canonical(p.call.arguments)
+            arguments = write_canonical(p.call.arguments)
             tool = p.call.tool if p.spec is None else p.spec.name
             step = StoredStep(
                 run_id=self.exchange.id,
@@ -211,7 +211,7 @@ class RunRecorder:
         self._queue_event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
         self._queue_audit_line(self.steps[approval.step], "cancelled", decision="cancelled")
 
-    def again(self, number: int, approval_id: str | None, **facts: object) -> None:
+    def reset_call(self, number: int, approval_id: str | None, **facts: object) -> None:
         """Reset a started call that may run once more, and its approval. It keeps its start: it may have run."""
         self._update_step(number, state="planned" if approval_id is None else "requested", **facts)
         self._unwritten.moves += [] if approval_id is None else [Move(approval_id, "executing", "approved")]
@@ -222,7 +222,7 @@ class RunRecorder:
         was, approval_id = self._started
         self._queue_audit_line(self.steps[number], "withdrawn")
         self._queue_event("tool.withdrawn", {"step": number, "tool": was.tool})
-        self.again(number, approval_id, started_s=was.started_s)
+        self.reset_call(number, approval_id, started_s=was.started_s)
         self._update_step(number, arguments=was.arguments, sha256=was.sha256, approval_id=was.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
@@ -246,10 +246,10 @@ class RunRecorder:
         while self._age.has_expired():
             await self._write_before_effect("running")
 
-    async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool, is_last: bool = False) -> None:
+    async def write_outcome(self, number: int, outcome: CallOutcome | None, *, ok: bool, is_last: bool = False) -> None:
         """Write the outcome of a call; None: unknown. A failure of the store is logged: the next line carries it.
 
-        `is_last`: the run ends right behind it, and both are one line, that of `end`.
+        `is_last`: the run ends right behind it, and both are one line, that of `end_run`.
         Raises GatewayError: another owner has the run. The outcome is then written as late.
         """
         step = self.steps[number]
@@ -270,7 +270,7 @@ class RunRecorder:
         if not is_last:
             await self._write_afterwards()
 
-    async def late(self, number: int, what: str) -> None:
+    async def write_late_report(self, number: int, what: str) -> None:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
         log.error("run %s was lost: its step %d (%s) is late, as %s", step.run_id, number, step.tool, step.state)
@@ -279,7 +279,9 @@ class RunRecorder:
         self._queue_audit_line(step, "late", decision=step.state)
         try:
             outcome = replace(step, late=f"{step.state}, after {self.leases.owner} had lost the run: {what}")
-            await self.store.late(outcome, events=tuple(self._unwritten.events), audit=tuple(self._unwritten.audit))
+            await self.store.write_late_report(
+                outcome, events=tuple(self._unwritten.events), audit=tuple(self._unwritten.audit)
+            )
         except StoreError as error:
             log.error("run %s: what came late cannot be written down: %s", step.run_id, error)
         self.wrote()
@@ -296,10 +298,10 @@ class RunRecorder:
             self._queue_event("run.parked", {"state": state})
             await self._write_before_effect(state)
 
-    async def leave(self, *, stopping: bool) -> None:
+    async def release_run(self, *, stopping: bool) -> None:
         """Release a run without readers, or one whose process stops. Raises GatewayError, StoreError."""
         if self._is_new and self._is_doubtful:  # what its first line was for did not happen
-            await self.end("interrupted")
+            await self.end_run("interrupted")
         if self.run is None or self._is_new or self.run.owner is None:
             return
         if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
@@ -307,9 +309,9 @@ class RunRecorder:
         elif any(step.state == "requested" for step in self.steps):  # the person may still answer
             await self.park("awaiting_approval")
         else:
-            await self.end("interrupted")
+            await self.end_run("interrupted")
 
-    async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
+    async def end_run(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
         """End the run, if it was ever begun, or may be in the store after an unclear write."""
         if self.run is None and not self._is_doubtful:
             return
@@ -374,7 +376,9 @@ class RunRecorder:
             await self._commit(replace(change, approvals=approvals, asks_once=asks_once) if approvals else change)
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
-            raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None
+            raise build_unwritten_error(
+                error, "The gateway cannot write down what it does next, so it does nothing."
+            ) from None
 
     async def _write_afterwards(self, state: RunState = "running") -> None:
         """Write behind an effect."""
@@ -384,7 +388,7 @@ class RunRecorder:
             await self._commit(change)
         except GatewayError:
             if last is not None:
-                await self.late(*last)
+                await self.write_late_report(*last)
             raise
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
@@ -423,7 +427,7 @@ class RunRecorder:
         if driven:
             self._age.begin()
         else:
-            self.drop()
+            self.drop_run()
         before = self.run or build_run_record(self.exchange, now_s=now_s)
         run = replace(
             before,
@@ -457,5 +461,5 @@ class RunRecorder:
             self._unwritten.audit[: len(change.audit)],
         )
         if is_new:
-            self.hold()
+            self.hold_lease()
         self.wrote()

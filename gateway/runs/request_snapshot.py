@@ -7,7 +7,7 @@ from typing import Final, Literal
 import orjson
 
 from gateway.contracts.caller import Caller, KeyBounds
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.exchange import Delivery, Exchange, Execution, Job, Origin, Resume, ToolSteering
 from gateway.contracts.records import replace
 from gateway.contracts.storage.journal import RunKind, StoredRun
@@ -200,7 +200,9 @@ def get_run_kind(exchange: Exchange) -> RunKind:
 
 def dump_client(exchange: Exchange) -> str | None:
     """Return the facts about the MCP client of a call as JSON, or None for other runs."""
-    return None if exchange.job.call is None or exchange.origin.client is None else canonical(exchange.origin.client)
+    return (
+        None if exchange.job.call is None or exchange.origin.client is None else write_canonical(exchange.origin.client)
+    )
 
 
 #: The longest result that is stored whole, and the longest one that came after the run had another owner.

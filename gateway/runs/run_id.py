@@ -4,7 +4,7 @@ import os
 import time
 
 
-def new_run_id() -> str:
+def generate_run_id() -> str:
     """Return `run_` and 24 hex digits: the id of a context request, of its run, and of its answer.
 
     It begins with the time in seconds, so that new rows stand together in the indexes of a large store. A put of a

@@ -142,12 +142,12 @@ async def _build_change(
     store: Journal, run: StoredRun, settlement: RunSettlement, *, caller: Caller, rules: DecisionRules, now_s: float
 ) -> Change:
     """Return the change to be written. Raises GatewayError."""
-    steps = await store.steps(run.id, tenant=run.tenant)
+    steps = await store.list_steps(run.id, tenant=run.tenant)
     step = _get_step(steps, settlement.step)
     left = any(other.state in _OPEN for other in steps if other.number != step.number)
     moves: tuple[Move, ...] = ()
     if step.approval_id is not None:
-        approval = await store.approval(step.approval_id, tenant=run.tenant)
+        approval = await store.get_approval(step.approval_id, tenant=run.tenant)
         if approval is not None:
             _check_settler(approval, settlement, caller, rules)
         if approval is not None and approval.state in ("executing", "unknown"):

@@ -63,11 +63,11 @@ def apply_narrowing(run: Exchange, narrowing: Mapping[str, object]) -> Exchange:
     return replace(run, body=body, steering=steering)
 
 
-async def narrowings(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
+async def list_narrowings(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
     """Return how the decisions on a run narrow it, in their order. Raises StoreError."""
     found: list[Json] = []
     after = 0
-    while events := await store.events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
+    while events := await store.list_events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
         told = (orjson.loads(event.data) for event in events if event.type in _DECIDED)
         found += [facts[NARROWS] for facts in told if NARROWS in facts]
         after = events[-1].seq

@@ -82,7 +82,7 @@ async def send_cancelled_spans(
             continue  # its driver has sent it
         elif one.state == "cancelled":
             one = replace(one, state="approved")
-        tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=now_s))
+        tracer.send(build_approval_span(one, tracer.open_child_span(trace.context), now_s=now_s))
     trace.outcome = "cancelled"
     tracer.send(run_span(exchange, trace, error="cancelled"))
 
@@ -99,16 +99,16 @@ def send_failed_spans(
     exchange, trace = found
     for one in waiting:
         one = replace(one, state="cancelled") if one.state == "pending" else one
-        tracer.send(build_approval_span(one, tracer.below(trace.context), now_s=now_s))
+        tracer.send(build_approval_span(one, tracer.open_child_span(trace.context), now_s=now_s))
     trace.outcome = "failed"
     tracer.send(run_span(exchange, trace, error=error))
 
 
 async def list_waiting_approvals(run: StoredRun, store: Journal) -> Sequence[Approval]:
     """Return the approvals of a run's calls that have not begun, decided or not. Raises StoreError."""
-    steps = await store.steps(run.id, tenant=run.tenant)
+    steps = await store.list_steps(run.id, tenant=run.tenant)
     ids = [step.approval_id for step in steps if step.state == "requested" and step.approval_id is not None]
-    found = [await store.approval(one, tenant=run.tenant) for one in ids]
+    found = [await store.get_approval(one, tenant=run.tenant) for one in ids]
     return [one for one in found if one is not None]
 
 

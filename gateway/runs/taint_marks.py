@@ -26,7 +26,7 @@ class Taints:
     async def is_any_marked(self, names: Iterable[str], *, tenant: str) -> bool:
         """Return whether at least one of the names has a taint mark. Raises StoreError."""
         keys = [build_taint_key(name) for name in dict.fromkeys(names)]
-        return bool(keys) and bool(await self.store.hidden(keys, tenant=tenant))
+        return bool(keys) and bool(await self.store.find_hidden_turns(keys, tenant=tenant))
 
     async def mark(self, name: str, *, tenant: str) -> None:
         """Mark a name. Raises StoreError."""

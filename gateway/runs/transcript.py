@@ -24,7 +24,7 @@ class Reader(Protocol):
         """Take the next chunks of the answer, and return whether more may come at once."""
         ...
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         """Wait until more may come."""
         ...
 
@@ -53,8 +53,8 @@ class _Probe:
             self._heard()
         return True
 
-    async def caught_up(self) -> None:
-        """Return at once (`Reader.caught_up`)."""
+    async def wait_until_caught_up(self) -> None:
+        """Return at once (`Reader.wait_until_caught_up`)."""
 
 
 class Transcript:
@@ -66,10 +66,10 @@ class Transcript:
         self.done = False
         self._chars = self._parsed = 0  # of all chunks, and the number of chunks that are not lines
         self._sure_chars = 0  # up to so many, all clients keep up, and the answer is not too long
-        self._settled = 0, 0, 0  # chunks, characters and parsed chunks that `forget` leaves
+        self._settled = 0, 0, 0  # chunks, characters and parsed chunks that `drop_unsettled` leaves
         self._readers: list[_Reader] = []
         self._telling = False
-        self._room: asyncio.Event | None = None  # while a task waits in `room`
+        self._room: asyncio.Event | None = None  # while a task waits in `wait_for_room`
         self._ended = asyncio.Event()
         self._open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class Transcript:
         try:
             while True:
                 if reader.full:
-                    await listener.caught_up()
+                    await listener.wait_until_caught_up()
                 self._feed(reader)
                 if reader.full:
                     continue
@@ -126,14 +126,14 @@ class Transcript:
                 self._wake_room_waiters(self._room)
         self.reraise()
 
-    async def whole(self) -> Sequence[Chunk]:
+    async def wait_for_whole(self) -> Sequence[Chunk]:
         """Wait for the whole answer and return it. Raises the run's error."""
         await self._ended.wait()
         self.reraise()
         return self.chunks
 
     def add(self, chunk: Chunk) -> bool:
-        """Add the next chunk. Return whether all clients keep up; otherwise wait for `room`.
+        """Add the next chunk. Return whether all clients keep up; otherwise wait for `wait_for_room`.
 
         Raises GatewayError if the answer is too long.
         """
@@ -163,19 +163,19 @@ class Transcript:
         self._sure_chars = min(slowest + BEHIND_CHARS, ANSWER_CHARS)
         return self._chars <= self._sure_chars
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until no client is too far behind."""
         while any(self._chars - reader.chars > BEHIND_CHARS for reader in self._readers):
             if self._room is None:
                 self._room = asyncio.Event()
             await self._room.wait()
 
-    def settle(self) -> None:
-        """Mark all chunks so far as final: `forget` keeps them."""
+    def mark_final(self) -> None:
+        """Mark all chunks so far as final: `drop_unsettled` keeps them."""
         self._settled = len(self.chunks), self._chars, self._parsed
 
-    def forget(self) -> None:
-        """Remove the chunks since `settle`. Call it only while no client reads."""
+    def drop_unsettled(self) -> None:
+        """Remove the chunks since `mark_final`. Call it only while no client reads."""
         count, self._chars, self._parsed = self._settled
         del self.chunks[count:]
 
@@ -200,7 +200,7 @@ class Transcript:
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
 
     def _wake_room_waiters(self, room: asyncio.Event) -> None:
-        """Wake the tasks that wait in `room`: a reader got on, or left."""
+        """Wake the tasks that wait in `wait_for_room`: a reader got on, or left."""
         self._room = None
         room.set()
 

@@ -64,7 +64,7 @@ class OwedAnswers:
             digest, number = _locate_entry(fingerprint)
             self._write_entry(self._place, number, digest, _UNDER_WAY)
 
-    def leave(self, fingerprint: str) -> None:
+    def note_lost_client(self, fingerprint: str) -> None:
         """Record that the client left before it had the whole answer, or got an error."""
         digest, number = _locate_entry(fingerprint)
         if self._others and self._read_since_s(self._place, number, digest) == _UNDER_WAY:

@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.sandbox.launch_messages import DEVICES, SYSTEM, Order
 
 
-def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int | None) -> list[str]:
+def build_arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int | None) -> list[str]:
     """Return what to run instead of `program`; both numbers are open descriptors that it inherits."""
     found = [order.bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     found += ["--json-status-fd", str(status)]

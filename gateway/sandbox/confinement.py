@@ -34,7 +34,7 @@ class Choice:
     reason: str = ""
 
 
-async def strongest(sandbox: Sandbox, order: Order) -> Choice:
+async def find_strongest(sandbox: Sandbox, order: Order) -> Choice:
     """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`.
 
     A trial that was stopped proves nothing about its level, so that none weaker takes its place. Neither does one where

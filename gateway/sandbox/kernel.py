@@ -21,7 +21,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 _AT_FDCWD: Final = -100
 
 
-def system_call(number: int, *arguments: Any) -> int:
+def call_system(number: int, *arguments: Any) -> int:
     """Return the result of `syscall(2)`; whole numbers are passed as C longs, everything else as ctypes passes it."""
     longs = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     libc = _load_libc()
@@ -29,12 +29,12 @@ def system_call(number: int, *arguments: Any) -> int:
     return _check_result(result)
 
 
-def prctl(option: int, value: int, pointer: Any = None) -> None:
+def call_prctl(option: int, value: int, pointer: Any = None) -> None:
     zero = ctypes.c_ulong(0)
     _check_result(_load_libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), pointer or zero, zero, zero))
 
 
-def unshare(flags: int) -> None:
+def call_unshare(flags: int) -> None:
     _check_result(_load_libc().unshare(ctypes.c_int(flags)))
 
 
@@ -49,7 +49,7 @@ def set_mount_attributes(target: str, *, add: int = 0, clear: int = 0, recursive
     attributes = (ctypes.c_uint64 * 4)(add, clear, 0, 0)
     at_recursive = 0x8000 if recursive else 0
     size = ctypes.sizeof(attributes)
-    system_call(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), at_recursive, ctypes.byref(attributes), size)
+    call_system(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), at_recursive, ctypes.byref(attributes), size)
 
 
 def drop_capabilities() -> None:
@@ -59,10 +59,10 @@ def drop_capabilities() -> None:
     _check_result(_load_libc().capset(ctypes.byref(header), ctypes.byref(nothing)))
 
 
-def openat2(directory: int, path: str, *, flags: int, mode: int, resolve: int) -> int:
+def call_openat2(directory: int, path: str, *, flags: int, mode: int, resolve: int) -> int:
     """Open a path below a directory (openat2(2), since Linux 5.6). Return its descriptor."""
     how = (ctypes.c_uint64 * 3)(flags, mode, resolve)
-    return system_call(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+    return call_system(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
 
 
 def get_filesystem_type(descriptor: int) -> int:

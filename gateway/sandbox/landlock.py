@@ -16,8 +16,8 @@ from gateway.sandbox.kernel import (
     SYS_LANDLOCK_ADD_RULE,
     SYS_LANDLOCK_CREATE_RULESET,
     SYS_LANDLOCK_RESTRICT_SELF,
-    prctl,
-    system_call,
+    call_prctl,
+    call_system,
 )
 
 _CREATE_RULESET_VERSION: Final = 1
@@ -62,7 +62,7 @@ class _PathBeneath(ctypes.Structure):
 def get_abi() -> int:
     """Return the version of Landlock that this kernel has; 0: none, or switched off."""
     try:
-        return system_call(SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+        return call_system(SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     except OSError:
         return 0
 
@@ -81,7 +81,7 @@ def restrict(
     known = (1 << (13 + (version >= 2) + (version >= TRUNCATE_ABI) + (version >= 5))) - 1
     attributes = (ctypes.c_uint64 * 3)(known, _TCP if version >= 4 else 0, _SCOPES if version >= SIGNALS_ABI else 0)
     size = 8 * (1 + (version >= 4) + (version >= SIGNALS_ABI))
-    ruleset = system_call(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    ruleset = call_system(SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     try:
         for path in readable:
             _allow_path(ruleset, path, _READ & known, optional=True)
@@ -91,8 +91,8 @@ def restrict(
             _allow_path(ruleset, path, _DATA & known, optional=False)
         for path in writable:
             _allow_path(ruleset, path, _WRITE & known, optional=False)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        system_call(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+        call_prctl(PR_SET_NO_NEW_PRIVS, 1)
+        call_system(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -109,6 +109,6 @@ def _allow_path(ruleset: int, path: str, access: int, *, optional: bool) -> None
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             access &= _OF_A_FILE
         rule = _PathBeneath(access, descriptor)
-        system_call(SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        call_system(SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
         os.close(descriptor)

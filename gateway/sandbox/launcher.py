@@ -22,10 +22,10 @@ from typing import Final, NoReturn
 
 from gateway.sandbox import namespaces, setup
 from gateway.sandbox import process_tree as family
-from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, call_prctl
 from gateway.sandbox.launch_messages import CommandOutcome, End, Order
 from gateway.sandbox.memory import measure_held_bytes, measure_stored_bytes
-from gateway.sandbox.programs import PATH, program
+from gateway.sandbox.programs import PATH, find_program
 
 _CONTROL: Final = 0
 #: How often the processes are counted at most, the part of one CPU that counting may take, and how often they are
@@ -60,11 +60,11 @@ def main() -> None:
 def carry_out(order: Order) -> CommandOutcome:
     """Run the command to its end. Turns this process into one that does nothing else."""
     name = order.argv[0]
-    path = name if "/" in name else program(name)
+    path = name if "/" in name else find_program(name)
     if path is None:
         return CommandOutcome("not_started", 127, f"{name!r}: not found in {' and '.join(PATH)}")
     try:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        call_prctl(PR_SET_CHILD_SUBREAPER, 1)
         base_processes = family.count_user_tasks()
         if order.level == "namespaces":
             namespaces.enter_namespaces()
@@ -84,11 +84,11 @@ def carry_out(order: Order) -> CommandOutcome:
     with os.fdopen(report, "rb") as told:
         failure = told.readline()
     if failure:
-        family.end(grace_s=0)
+        family.end_descendants(grace_s=0)
         return CommandOutcome.from_line(failure)
     end, codes = _watch_child(order, pid, woken=woken)
     grace_s = 0.0 if end == "exited" else order.grace_s
-    codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
+    codes |= family.end_descendants(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
     if order.level == "bubblewrap" and end == "exited":
         return _read_bubblewrap_outcome(status, codes.get(pid, 0))
     return CommandOutcome(end, codes.get(pid, 0))
@@ -141,7 +141,7 @@ def _watch_child(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, 
 def _find_excess(order: Order) -> End | None:
     """Return the limit that the command exceeds, of its processes or its memory; None: no limit."""
     # What has ended and was not reaped has a number, of which the machine has some thousands, and kernel memory.
-    members = [m for m in family.members(ended=True) if m.depth > _FRAME[order.level]]
+    members = [m for m in family.list_members(ended=True) if m.depth > _FRAME[order.level]]
     if sum(m.tasks for m in members) > order.limits.processes:
         return "processes"
     left = order.limits.memory_bytes - (0 if order.scratch is None else measure_stored_bytes(order.scratch))

@@ -55,7 +55,7 @@ def measure_held_bytes(pids: Sequence[int], *, filtered: bool, enough_bytes: int
             is_counted = False  # its memory: all of its threads have the same
             for thread in _list_threads(pid):
                 try:
-                    status = numbers(_read_file(f"{thread}/status"))
+                    status = read_numbers(_read_file(f"{thread}/status"))
                 except OSError:  # it has ended meanwhile
                     continue
                 is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
@@ -74,7 +74,7 @@ class _Count:
         self.total_bytes = 0
         self._filtered, self._enough_bytes = filtered, enough_bytes
         self._sockets: set[str] = set()
-        self._socket_bytes = _socket_bytes()
+        self._socket_bytes = _read_socket_bytes()
         self._deadline = time.process_time() + _COUNTING_S
 
     def add(self, thread: str, status: Mapping[bytes, bytes], *, is_first: bool) -> None:
@@ -124,7 +124,7 @@ class _Count:
             raise _EnoughError
 
 
-def numbers(status: bytes) -> dict[bytes, bytes]:
+def read_numbers(status: bytes) -> dict[bytes, bytes]:
     """Return the numbers of a text of proc_pid_status(5) that are needed here, by their names."""
     return dict(_NUMBERS.findall(status))
 
@@ -157,7 +157,7 @@ def _read_file(place: str) -> bytes:
         return file.readall()
 
 
-def _socket_bytes() -> int:
+def _read_socket_bytes() -> int:
     try:
         return 2 * int(_WMEM_MAX.read_text())
     except (OSError, ValueError):  # not there in every network namespace

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.sandbox.kernel import mount, set_mount_attributes, unshare
+from gateway.sandbox.kernel import call_unshare, mount, set_mount_attributes
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000,
@@ -38,7 +38,7 @@ def enter_namespaces(*, mounts_only: bool = False) -> None:
     machine does not let it.
     """
     user, group = os.getuid(), os.getgid()
-    unshare(_NEWUSER | _NEWNS | (0 if mounts_only else _NEWPID | _NEWNET | _NEWIPC | _NEWUTS))
+    call_unshare(_NEWUSER | _NEWNS | (0 if mounts_only else _NEWPID | _NEWNET | _NEWIPC | _NEWUTS))
     own = Path("/proc/self")
     own.joinpath("setgroups").write_text("deny")
     own.joinpath("uid_map").write_text(f"{user} {user} 1")

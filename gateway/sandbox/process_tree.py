@@ -30,7 +30,7 @@ class ProcessInfo:
     depth: int = 0
 
 
-def members(*, ended: bool = False) -> list[ProcessInfo]:
+def list_members(*, ended: bool = False) -> list[ProcessInfo]:
     """Return all descendants of this process that live; also processes that have `ended` and wait to be reaped."""
     children: dict[int, list[ProcessInfo]] = {}
     with os.scandir(_PROC) as entries:
@@ -58,7 +58,7 @@ def reap() -> dict[int, int]:
     return ended
 
 
-def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
+def end_descendants(*, grace_s: float, spared: int = 0) -> dict[int, int]:
     """End every descendant, SIGTERM first if there is grace, and return the exit codes of the children.
 
     `spared` generations get no SIGTERM: the frame of a sandbox, which would take down what it holds.
@@ -66,12 +66,12 @@ def end(*, grace_s: float, spared: int = 0) -> dict[int, int]:
     codes: dict[int, int] = {}
     deadline = time.monotonic() + grace_s
     if grace_s > 0:
-        _send_signal(signal.SIGTERM, (m for m in members() if m.depth > spared))
-        while time.monotonic() < deadline and members():
+        _send_signal(signal.SIGTERM, (m for m in list_members() if m.depth > spared))
+        while time.monotonic() < deadline and list_members():
             codes |= reap()
             time.sleep(_PAUSE_S)
     pause_s = _PAUSE_S
-    while left := members():
+    while left := list_members():
         # A group is signalled at once, so that a process which forks all the time cannot run away.
         groups = {m.group for m in left} - {os.getpgid(0), 0}
         for group in groups:

@@ -10,7 +10,7 @@ PATH: Final = ("/usr/bin", "/bin")
 _SHELLS: Final = (("dash",), ("bash", "--posix", "+B"), ("busybox", "sh"))
 
 
-def program(name: str) -> str | None:
+def find_program(name: str) -> str | None:
     """Return the absolute path of the program that a bare name means, or None; a name with a slash means none."""
     if not name or "/" in name:
         return None
@@ -18,6 +18,6 @@ def program(name: str) -> str | None:
     return next((path for path in candidates if os.access(path, os.X_OK) and Path(path).is_file()), None)
 
 
-def shell() -> tuple[str, ...] | None:
+def find_shell() -> tuple[str, ...] | None:
     """Return the shell that runs texts, as the words in front of `-c`; None: this machine has none of them."""
-    return next((words for words in _SHELLS if program(words[0]) is not None), None)
+    return next((words for words in _SHELLS if find_program(words[0]) is not None), None)

@@ -45,7 +45,7 @@ class OutputExcerpt:
         if len(self._tail) > 2 * self._half:
             del self._tail[: -self._half]
 
-    def text(self) -> str:
+    def get_text(self) -> str:
         """Return the kept output as UTF-8, with a note on how many bytes were omitted."""
         tail = bytes(self._tail[-self._half :])
         omitted = self.total_bytes - len(self._head) - len(tail)
@@ -129,7 +129,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
     outcome = CommandOutcome.from_line(line) if line else CommandOutcome("lost", detail="the launcher gave no answer")
     if launcher.flooded:
         outcome = CommandOutcome("output")
-    return CommandResult(outcome, launcher.excerpts[1].text(), launcher.excerpts[2].text())
+    return CommandResult(outcome, launcher.excerpts[1].get_text(), launcher.excerpts[2].get_text())
 
 
 async def _end(transport: asyncio.SubprocessTransport, launcher: _Launcher) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, prctl
+from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, call_prctl
 
 #: AUDIT_ARCH_* of the machines whose numbers are below.
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -266,7 +266,7 @@ def is_known_machine() -> bool:
     return os.uname().machine in _ARCHITECTURES
 
 
-def program(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> bytes:
+def build_program(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> bytes:
     """Return the filter as a BPF program, `struct sock_filter[]`, for this machine.
 
     `newer`: whether calls that came after this file are allowed. If not, they do not exist (ENOSYS).
@@ -326,11 +326,11 @@ def _compile_condition(condition: Condition, rest: int) -> list[_Line]:
 
 
 def install(refused: Sequence[RefusedSyscall], *, newer: bool = True) -> None:
-    """Filter the calls of this thread and of all its children, for good. See `program`."""
-    code = program(refused, newer=newer)
+    """Filter the calls of this thread and of all its children, for good. See `build_program`."""
+    code = build_program(refused, newer=newer)
     buffer = ctypes.create_string_buffer(code, len(code))
     length = len(code) // 8
     # struct sock_fprog: a 16-bit length, padding, a pointer.
     fprog = (ctypes.c_uint64 * 2)(length, ctypes.addressof(buffer))
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(fprog))
+    call_prctl(PR_SET_NO_NEW_PRIVS, 1)
+    call_prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(fprog))

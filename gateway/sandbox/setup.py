@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from gateway.sandbox import bubblewrap, landlock, namespaces, seccomp
-from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
+from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, call_prctl, drop_capabilities
 from gateway.sandbox.launch_messages import DEVICES, SYSTEM, CommandOutcome, End, Order, ProcessLimits
 
 #: Never reached by a command: the process ends before exec with it.
@@ -44,7 +44,7 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
     if pid:
         return pid
     try:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        call_prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         become()
     except _StepError as failed:
         os.write(report, failed.outcome.to_line())
@@ -67,10 +67,10 @@ def run_in_bubblewrap(order: Order, program: str, *, base_processes: int, status
         filter_file = None
         if seccomp.is_known_machine():
             filter_file = os.memfd_create("filter", 0)
-            os.write(filter_file, seccomp.program(_list_refused_syscalls(order), newer=not order.read_only))
+            os.write(filter_file, seccomp.build_program(_list_refused_syscalls(order), newer=not order.read_only))
             os.lseek(filter_file, 0, os.SEEK_SET)
         os.set_inheritable(status, True)
-        argv = bubblewrap.arguments(order, (program, *order.argv[1:]), status=status, seccomp=filter_file)
+        argv = bubblewrap.build_arguments(order, (program, *order.argv[1:]), status=status, seccomp=filter_file)
         os.execve(order.bubblewrap, argv, {})  # noqa: S606 (no shell is meant)
     raise AssertionError("exec does not return")
 
@@ -93,14 +93,14 @@ def run_in_namespaces(order: Order, program: str, *, base_processes: int, report
         else:
             namespaces.make_read_only_except(order.cwd)
 
-    def command() -> NoReturn:
+    def execute_command() -> NoReturn:
         _apply_common_setup(order, base_processes=base_processes)
         with _step("Landlock and seccomp"):
             _apply_landlock(order)
             seccomp.install(_list_refused_syscalls(order) + _get_truncate_filter(), newer=not order.read_only)
         _execute(order, program)
 
-    pid = fork(command, report=report)
+    pid = fork(execute_command, report=report)
     os.close(report)
     while True:
         ended, status = os.wait()
@@ -231,7 +231,7 @@ def _apply_common_setup(order: Order, *, base_processes: int) -> None:
         os.chdir(order.cwd)
     with _step("limits"):
         _apply_limits(order.limits, base_processes=base_processes)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        call_prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _raise_oom_score() -> None:

@@ -15,7 +15,7 @@ from gateway.api.ops_pages import Readiness, Route, Site
 from gateway.api.request import identify_with_scope
 from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.keyring import Identity, LentKeys
-from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
+from gateway.config import ConfigError, LoadedConfig, Problem, iterate_secret_texts, merge_configs
 from gateway.context.resumption import Resumption
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Store, StoreError
@@ -36,8 +36,8 @@ from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
     build_router,
-    operators_paths,
-    paths_apart,
+    list_operator_paths,
+    list_separate_paths,
 )
 from gateway.server.lazy_service import FirstUse
 from gateway.server.pages.lazy_pages import LaterPages
@@ -46,7 +46,7 @@ from gateway.server.pages.page_registry import PagesEntry
 from gateway.server.pages.runner import build_runner
 from gateway.server.periodic_checks import PeriodicChecks
 from gateway.server.pruning import Pruner
-from gateway.server.reload_channel import alone
+from gateway.server.reload_channel import accept_alone
 from gateway.server.resumption import build_resumption
 from gateway.server.store_gauges import Backlog
 from gateway.server.webhook_service import Notices
@@ -54,7 +54,7 @@ from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
-from gateway.telemetry.logs import LogSink, access_record
+from gateway.telemetry.logs import LogSink, build_access_record
 from gateway.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Gateway:
             sink=sink,
             metrics=metrics,
             exposition=exposition,
-            agree=agree or alone,
+            agree=agree or accept_alone,
             clock=clock,
             started_s=clock.time() if started_s is None else started_s,
             meters=meters,
@@ -137,7 +137,7 @@ class Gateway:
         self._state = _State(
             counters=ContextCounters(),
             backlog=backlog,
-            history=History(exposition.counts, backlog.count_pending, clock=clock),
+            history=History(exposition.read_counts, backlog.count_pending, clock=clock),
             wrong_keys=WrongKeys(clock=clock.monotonic),
             runs=LiveRuns(clock=clock, owed=owed),
             lent=LentKeys(),
@@ -154,7 +154,7 @@ class Gateway:
         self._reloads_due = 0
 
     async def start(self) -> None:
-        """Build all objects. Afterwards `connection_factory` accepts connections."""
+        """Build all objects. Afterwards `get_connection_factory` accepts connections."""
         settings = self._loaded.settings
         if not settings.upstreams:
             # Imported here because nothing else needs the demo model, and it costs start-up time.
@@ -167,37 +167,46 @@ class Gateway:
         self._stack.push_async_callback(self._process.exposition.close)
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
-        self._share(store)
+        self._build_shared_services(store)
         features = self._shared.features
         self._process.metrics.late.append(features.catch_up)
         await self._shared.keys.refresh()
-        features.follow(settings)
+        features.apply_settings(settings)
         await self._follow_services()
-        router = self._entry()
-        self._context = await self._assemble(self._loaded, router)
+        router = self._build_lane_router()
+        self._context = await self._assemble_lanes(self._loaded, router)
         self._stack.push_async_callback(lambda: self._context.lane.retire())
-        self._built.console = self._console_entry()
+        self._built.console = self._build_console_entry()
         self._stack.push_async_callback(self._built.console.close)
         admin = settings.admin.listen
-        self._built.pages = self._pages_entry(services_apart=admin is not None)
+        self._built.pages = self._build_pages_entry(services_apart=admin is not None)
         self._stack.push_async_callback(self._built.pages.close)
         await self._built.pages.open_mcp_clients(self._stack)
-        later = LaterPages(self._built.pages.others)
-        self._listeners[DATA] = listener = await self._listener(router, self._built.pages.of_start(), later)
+        later = LaterPages(self._built.pages.list_other_routes)
+        self._listeners[DATA] = listener = await self._build_listener(
+            router, self._built.pages.list_start_routes(), later
+        )
         state, servers = self._state, self._shared.mcp_servers
-        further = (state.wrong_keys.families, state.backlog.families, servers.families, features.collect_families)
-        self._process.metrics.sources += [listener.families, *further]
+        further = (
+            state.wrong_keys.collect_families,
+            state.backlog.collect_families,
+            servers.collect_families,
+            features.collect_families,
+        )
+        self._process.metrics.sources += [listener.collect_families, *further]
         self._process.metrics.further += [state.counters.collect_counts, features.collect_counts]
         if admin is not None:
             entry = build_admin_entry(settings, metrics=self._process.metrics)
-            self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._built.pages.services))
+            self._listeners[ADMIN] = await self._build_listener(
+                entry, (), LaterPages(self._built.pages.list_service_routes)
+            )
         for listener in self._listeners.values():
             listener.start()
-        await self._built.notices.follow(self._loaded.settings)
+        await self._built.notices.apply_settings(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._process.clock)
         house = PeriodicChecks(
             shared=self._shared,
-            current=self._current,
+            current=self._get_current,
             history=self._state.history,
             backlog=self._state.backlog,
             has_others=settings.workers > 1 or is_store_shared(settings),  # neither changes without a restart
@@ -208,7 +217,7 @@ class Gateway:
         self._shared.keys.changed = features.refresh
         self._process.metrics.last_reload_success_s = self._process.clock.time()
 
-    def _share(self, store: Store) -> None:
+    def _build_shared_services(self, store: Store) -> None:
         """Build the services that requests of all configurations share."""
         self._shared = shared = build_shared(
             store,
@@ -216,15 +225,15 @@ class Gateway:
             counters=self._state.counters,
             clock=self._process.clock,
             resume=lambda run: self._built.resumption.resume_run(run),
-            equipment=lambda: self._current().equipment,
+            equipment=lambda: self._get_current().equipment,
             room=lambda: self._listeners[DATA].room,
             settings=lambda: self._loaded.settings,
-            callers=lambda: self._listeners[DATA].router.keys.callers(),
+            callers=lambda: self._listeners[DATA].router.keys.list_callers(),
             process=ServingProcess(sink=self._process.sink, meters=self._process.meters),
         )
         self._stack.push_async_callback(shared.features.close)
         self._built.resumption, self._built.kept = build_resumption(
-            shared, lane=lambda: self._current().lane, core=lambda: self._current().core
+            shared, lane=lambda: self._get_current().lane, core=lambda: self._get_current().core
         )
         self._built.notices = Notices(shared)
         for close in (
@@ -238,8 +247,8 @@ class Gateway:
         ):
             self._stack.push_async_callback(close)
 
-    def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
-        return self._listeners[name].connection
+    def get_connection_factory(self, name: str) -> Callable[[], ClientConnection]:
+        return self._listeners[name].build_connection
 
     def reload_soon(self) -> None:
         """Start a reload. A reload that is requested during another one follows it."""
@@ -252,8 +261,10 @@ class Gateway:
 
         A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
-        self._shared.feed.leave()
-        await asyncio.gather(*(leave() for leave in (*self._built.pages.begin_shutdown(), self._built.console.leave)))
+        self._shared.feed.announce_stop()
+        await asyncio.gather(
+            *(leave() for leave in (*self._built.pages.begin_shutdown(), self._built.console.end_open_streams))
+        )
         limit_s = self._loaded.settings.limits.drain
         ending = self._state.runs.end_answers
         await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
@@ -276,9 +287,9 @@ class Gateway:
             if not loaded.settings.upstreams and self._demo_url is None:
                 log.warning("reload: no upstreams are left; the demo model starts only at start-up")
             router, context = await self._prepare_config(loaded)
-            self._listeners[DATA].swap(router)
+            self._listeners[DATA].swap_router(router)
             if ADMIN in self._listeners:
-                self._listeners[ADMIN].swap(build_admin_entry(loaded.settings, metrics=self._process.metrics))
+                self._listeners[ADMIN].swap_router(build_admin_entry(loaded.settings, metrics=self._process.metrics))
             retired, self._context = self._context, context
         except ConfigError as error:
             self._process.metrics.reloads["failure"] += 1
@@ -289,9 +300,9 @@ class Gateway:
         else:
             self._process.metrics.reloads["success"] += 1
             self._process.metrics.last_reload_success_s = self._process.clock.time()
-            self._process.sink.secrets = tuple(redactable(loaded.settings))
+            self._process.sink.secrets = tuple(iterate_secret_texts(loaded.settings))
             for listener in self._listeners.values():
-                listener.access_log = self._access if loaded.settings.logging.access else None
+                listener.access_log = self._log_access if loaded.settings.logging.access else None
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
             await self._follow_reload(retired)
@@ -299,10 +310,10 @@ class Gateway:
     async def _follow_reload(self, retired: LaneServices) -> None:
         """Update features, webhooks and services, and retire the old lane. A failure is logged, and undoes nothing."""
         try:
-            self._shared.features.follow(self._loaded.settings)
+            self._shared.features.apply_settings(self._loaded.settings)
             await self._shared.features.refresh()
             await retired.lane.retire()
-            await self._built.notices.follow(self._loaded.settings)
+            await self._built.notices.apply_settings(self._loaded.settings)
             await self._follow_services()
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
@@ -317,8 +328,8 @@ class Gateway:
         try:
             build_webhooks(loaded.settings.approvals.notify)
             await self._shared.keys.refresh()
-            router = self._entry()
-            context = await self._assemble(loaded, router)
+            router = self._build_lane_router()
+            context = await self._assemble_lanes(loaded, router)
             able = True
         finally:
             used = await self._process.agree(able)
@@ -344,14 +355,14 @@ class Gateway:
             self._reloads_due = 0
             await self.reload()
 
-    def _entry(self) -> Router:
+    def _build_lane_router(self) -> Router:
         settings = self._loaded.settings
         return build_router(
             settings,
             metrics=self._process.metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
-            own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
+            own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else list_operator_paths(settings)),
             lent=self._state.lent,
             stored=self._shared.keys.accepted,
             features=self._shared.features.build_observers(settings),
@@ -359,22 +370,22 @@ class Gateway:
             tracer=self._shared.tracer,
         )
 
-    async def _assemble(self, loaded: LoadedConfig, router: Router) -> LaneServices:
+    async def _assemble_lanes(self, loaded: LoadedConfig, router: Router) -> LaneServices:
         assembled = await build_context_lane(
             loaded.settings, groups=router.groups, keys=router.keys, shared=self._shared
         )
         await note_obstacles(assembled)
         return assembled
 
-    def _current(self) -> LaneServices:
+    def _get_current(self) -> LaneServices:
         return self._context
 
-    def _pages_entry(self, *, services_apart: bool) -> PagesEntry:
+    def _build_pages_entry(self, *, services_apart: bool) -> PagesEntry:
         needs = PageNeeds(
             shared=self._shared,
             resumption=self._built.resumption,
             kept=self._built.kept,
-            current=self._current,
+            current=self._get_current,
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
             is_of_console=self._state.lent.has_sent,
@@ -387,32 +398,32 @@ class Gateway:
         )
         return PagesEntry(needs, services_apart=services_apart)
 
-    def _console_entry(self) -> ConsoleEntry:
+    def _build_console_entry(self) -> ConsoleEntry:
         return ConsoleEntry(
             self._shared,
             lent=self._state.lent,
             in_use=lambda: ActiveConfig(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
             resume=self._built.resumption.resume_if_ready,
             wrong_keys=self._state.wrong_keys,
-            listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},
+            listeners=lambda: {name: listener.build_inner_connection for name, listener in self._listeners.items()},
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
         """Identify a caller by the keys of the configuration in use, on either address."""
         return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
-    async def _listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
+    async def _build_listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
         pages = Site(
-            exposition=self._process.exposition.page if self._loaded.settings.metrics.enabled else None,
-            ready=self._ready,
+            exposition=self._process.exposition.build_page if self._loaded.settings.metrics.enabled else None,
+            ready=self._report_ready,
             door=lambda: self._listeners[DATA].router.door,
             recognise=self._recognise,
             read_metrics=self._read_metrics,
             wrong_keys=self._state.wrong_keys,
-            console=lambda request: self._built.console.answer(request),
+            console=lambda request: self._built.console.answer_request(request),
             further=further,
             later=later,
-            apart=paths_apart(self._loaded.settings),
+            apart=list_separate_paths(self._loaded.settings),
         )
         runner = await build_runner(pages)
         self._stack.push_async_callback(runner.cleanup)
@@ -423,7 +434,7 @@ class Gateway:
             metrics=self._process.metrics,
             new_handler=runner.server,
             wrong_keys=self._state.wrong_keys,
-            access_log=self._access if self._loaded.settings.logging.access else None,
+            access_log=self._log_access if self._loaded.settings.logging.access else None,
             beside=lambda: self._state.runs.unattended_count,
         )
 
@@ -435,10 +446,10 @@ class Gateway:
             head = get_head(request)
             identify_with_scope(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
 
-    async def _ready(self) -> Readiness:
+    async def _report_ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):
             return "draining"
         return "ready" if await self._shared.store.find_loss_reason() is None else "store_lost"
 
-    def _access(self, **facts: object) -> None:
-        self._process.sink.put(access_record(facts))
+    def _log_access(self, **facts: object) -> None:
+        self._process.sink.put(build_access_record(facts))

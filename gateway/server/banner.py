@@ -20,7 +20,7 @@ TRUST: Final[Mapping[str, str]] = {
 }
 
 
-def banner(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
+def iterate_banner_lines(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
     """Yield the lines. `url` and `admin_url` are the listeners' URLs, without a path; they may be the same."""
     settings = loaded.settings
     upstreams = ", ".join(f"{upstream.name} ({upstream.address})" for upstream in settings.upstreams)
@@ -31,7 +31,7 @@ def banner(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
         yield f"  console     {settings.console_url or admin_url + '/console'}"
     yield f"  upstreams   {upstreams or 'none configured: the built-in demo model answers (no key, no network)'}"
     yield f"  config      {'none: every key has its default' if loaded.file is None else loaded.file.absolute()}"
-    yield f"  tools       {', '.join(tool_names(settings)) or 'none'}"
+    yield f"  tools       {', '.join(list_tool_names(settings)) or 'none'}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  store       {store_name(settings)}"
     yield f"  metrics     {admin_url}/metrics"
@@ -40,7 +40,7 @@ def banner(loaded: LoadedConfig, *, url: str, admin_url: str) -> Iterator[str]:
     yield f"  stop        Ctrl-C (process {os.getpid()})"
 
 
-def tool_names(settings: Settings) -> list[str]:
+def list_tool_names(settings: Settings) -> list[str]:
     """Return the names of the enabled tools, and of the MCP servers, which a gateway does not wait for."""
     tools = [*settings.tools.built_in, *settings.tools.plugins]
     return [*tools, *(f"{name} (MCP, starting)" for name, server in settings.mcp.servers.items() if server.enabled)]

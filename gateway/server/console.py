@@ -67,12 +67,12 @@ class GatewayConditions:
     def is_secure(self) -> bool:
         return (self._in_use().settings.console_url or "").startswith("https:")
 
-    def session_s(self) -> float:
+    def get_session_s(self) -> float:
         """Return the time after which a person signs in anew."""
         return self._in_use().settings.console.session
 
-    def holder(self, key: str, request: web.Request) -> "Holder":
-        return self._holder(self._in_use().keys.holder(key, peer=_address(request)))
+    def authenticate_key(self, key: str, request: web.Request) -> "Holder":
+        return self._build_holder(self._in_use().keys.find_key(key, peer=_find_address(request)))
 
     def find_holder(self, name: str, fingerprint: str | None, request: web.Request) -> "Holder | None":
         keys = self._in_use().keys
@@ -81,21 +81,21 @@ class GatewayConditions:
         if keys.is_empty:
             found = [Key(b"", LOCAL)] if name == "" else []
         else:
-            found = [key for key in keys.get_keys_by_name(name) if key.is_open_to(_address(request))]
-        holders = map(self._holder, found)
+            found = [key for key in keys.get_keys_by_name(name) if key.is_open_to(_find_address(request))]
+        holders = map(self._build_holder, found)
         return next((holder for holder in holders if fingerprint in (None, holder.fingerprint)), None)
 
-    def _holder(self, key: Key) -> "Holder":
+    def _build_holder(self, key: Key) -> "Holder":
         from gateway.console.middleware import Holder
 
-        return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32], self._lent.lend(key))
+        return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32], self._lent.get_lent_token(key))
 
     def record_refusal(self, error: GatewayError, request: web.Request) -> None:
         peer = None if request.transport is None else request.transport.get_extra_info("peername")
         self._wrong_keys.record_refusal(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
 
     async def end_session(self, session_id: str, *, until_s: float) -> None:
-        await self._store.end_session(_digest(session_id), until_s=until_s, now_s=self._clock.time())
+        await self._store.end_session(_hash_session_id(session_id), until_s=until_s, now_s=self._clock.time())
 
     async def has_session_ended(self, session_id: str) -> bool:
         """Return whether a person signed out of the session. All that ask at once share a look at the store.
@@ -104,13 +104,13 @@ class GatewayConditions:
         """
         if self._look is None:
             self._look = asyncio.get_running_loop().create_task(self._find_ended_sessions())
-        self._asked.add(digest := _digest(session_id))
+        self._asked.add(digest := _hash_session_id(session_id))
         return digest in await asyncio.shield(self._look)
 
     async def _find_ended_sessions(self) -> Collection[str]:
         await asyncio.sleep(0)  # until all callers in this turn of the loop have added their sessions
         asked, self._asked, self._look = self._asked, set(), None
-        return await self._store.ended_sessions(asked)
+        return await self._store.find_ended_sessions(asked)
 
 
 class ConsoleEntry:
@@ -137,11 +137,11 @@ class ConsoleEntry:
         self._leaves = False
         self._assembled = FirstUse(self._assemble, end=lambda assembled: assembled.close())
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer_request(self, request: web.Request) -> web.StreamResponse:
         """Return the console's answer; the first request builds it."""
-        return await (await self._assembled.get()).console.answer(request)
+        return await (await self._assembled.get()).console.answer_request(request)
 
-    async def leave(self) -> None:
+    async def end_open_streams(self) -> None:
         """End what is held open, because the gateway stops. From now on nothing is held. Idempotent."""
         self._leaves = True
         if (assembled := self._assembled.part) is not None:
@@ -150,11 +150,15 @@ class ConsoleEntry:
     async def close(self) -> None:
         """Close the connections and the sockets. Idempotent."""
         await self._assembled.close()
-        self._unlisten()
+        self._close_sockets()
 
     async def _assemble(self) -> "ConsoleHandle":
         assemble, rendering = await import_in_thread(_import_console)
-        sessions = (await self._shared.store.secret(SECRET), self._conditions.session_s, self._shared.clock.time)
+        sessions = (
+            await self._shared.store.get_or_create_secret(SECRET),
+            self._conditions.get_session_s,
+            self._shared.clock.time,
+        )
         made = assemble(
             rendering,
             sockets=await self._listen(),
@@ -191,16 +195,16 @@ class ConsoleEntry:
         try:
             self._folder = SocketFolder.create()
             for number, (name, factory) in enumerate(self._listeners().items()):
-                paths[name] = self._folder.socket(number)
+                paths[name] = self._folder.build_socket_path(number)
                 self._servers.append(await loop.create_unix_server(factory, paths[name]))
         except OSError as error:
-            self._unlisten()
+            self._close_sockets()
             log.error("the console has no sockets in the folder for temporary files: %s", error)
             text = "The console cannot create its sockets: set TMPDIR to a short path that the gateway may write to."
             raise GatewayError("internal_error", text) from error
         return paths
 
-    def _unlisten(self) -> None:
+    def _close_sockets(self) -> None:
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -209,7 +213,7 @@ class ConsoleEntry:
             self._folder = None
 
 
-def _address(request: web.Request) -> str | None:
+def _find_address(request: web.Request) -> str | None:
     """Return the address of a reader's browser; None: its connection is gone."""
     return None if request.transport is None else get_head(request).peer
 
@@ -221,6 +225,6 @@ def _import_console() -> "tuple[Assemble, TemplateRenderer]":
     return assemble, compile_templates()
 
 
-def _digest(session_id: str) -> str:
+def _hash_session_id(session_id: str) -> str:
     """Return the form in which the store has the id of a session: the id itself stands in its cookie only."""
     return hashlib.sha256(session_id.encode()).hexdigest()

@@ -41,7 +41,7 @@ class SocketFolder:
                     return cls(path, lock)
             os.close(lock)
 
-    def socket(self, number: int) -> str:
+    def build_socket_path(self, number: int) -> str:
         """Return the path of a socket."""
         return str(self.path / f"{number}{_SOCKET}")
 

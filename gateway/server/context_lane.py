@@ -46,7 +46,7 @@ from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.server.feature import FeatureNeeds, ServingProcess, WorkerFeatures
 from gateway.server.lanes.context_tools import build_gate, load_tools, try_build_plugin
-from gateway.server.lanes.rights import build_client_refusal, decision_rules
+from gateway.server.lanes.rights import build_client_refusal, build_decision_rules
 from gateway.server.worker_services import WorkerServices
 from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.call_evaluator import Judge
@@ -69,7 +69,7 @@ MCP = "mcp"
 class NoRuns:
     """The placeholder for runs while tools are built: no agent loop exists yet."""
 
-    def stage(self, limits: object) -> Any:
+    def build_stage(self, limits: object) -> Any:
         raise ValueError(f"a tool cannot run agent loops ({limits!r})")
 
 
@@ -167,26 +167,26 @@ async def build_context_lane(
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock, tracer = shared.store, shared.counters, shared.clock, shared.tracer
-    prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
+    prompts = BasePrompts(_load_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock)
-    catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
+    catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.get_services)
     gate = build_gate(settings, host, problems, at_hand=True, names=catalog.map_names_by_source())
     host.tools = catalog
-    judge = Judge(catalog, gate, barred=build_client_refusal(settings, keys), rules=decision_rules(settings))
+    judge = Judge(catalog, gate, barred=build_client_refusal(settings, keys), rules=build_decision_rules(settings))
     runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
-    parts = _parts(settings, keys, shared)
+    parts = _build_parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
     hooks = shared.features.build_hooks(settings)
-    core = _core(settings, _upstreams(settings, groups), shared, hooks)
+    core = _build_core(settings, _build_upstreams(settings, groups), shared, hooks)
     model = core if tracer is None else trace_model_calls(core, tracer, provider_of=core.get_provider)
-    chains = _chains(settings, host, model, problems, tracer=tracer)
-    workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
+    chains = _build_chains(settings, host, model, problems, tracer=tracer)
+    workflows, context, limits = _load_workflows(settings, problems), settings.context, settings.limits
     if problems:
         await _close(catalog)
         raise ConfigError(tuple(problems))
     lane = ContextLane(
         chains=chains,
-        rules=_request_rules(settings, prompts, shared),
+        rules=_build_request_rules(settings, prompts, shared),
         bounds=LaneBounds(
             body_bytes=limits.context_body,
             body_values=limits.context_values,
@@ -195,13 +195,13 @@ async def build_context_lane(
         ),
         handlers=Handlers(
             plain=with_safe_answers(model),
-            calling=chains[context.chain].find_loop_handler() or _bare(host.runs),
+            calling=chains[context.chain].find_loop_handler() or _build_bare_handler(host.runs),
             traced=None if tracer is None else partial(trace_run, tracer=tracer),
         ),
         approvals=parts.approvals,
         catalog=catalog,
         runs=shared.runs,
-        earlier=_earlier(store, clock),
+        earlier=_build_earlier_finder(store, clock),
         close=partial(_close, catalog),
         workflows=workflows,
         hooks=hooks,
@@ -212,7 +212,7 @@ async def build_context_lane(
         log.error("the store failed: %s", error)
     shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
-    return LaneServices(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
+    return LaneServices(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.begin_use))
 
 
 async def note_obstacles(assembled: LaneServices) -> None:
@@ -226,45 +226,45 @@ async def note_obstacles(assembled: LaneServices) -> None:
         log.warning("what the tools need of this machine was not found out: %s", type(error).__name__)
 
 
-def _request_rules(settings: Settings, prompts: BasePrompts, shared: WorkerServices) -> RequestRules:
+def _build_request_rules(settings: Settings, prompts: BasePrompts, shared: WorkerServices) -> RequestRules:
     """Return the rules by which requests are read."""
     return RequestRules(
         chain=settings.context.chain,
         prompt=settings.context.prompt,
-        prompt_text=lambda prompt_id, tenant: prompts.text(prompt_id, tenant=tenant),
-        prompt_names=lambda tenant: prompts.names(tenant=tenant),
+        prompt_text=lambda prompt_id, tenant: prompts.read_text(prompt_id, tenant=tenant),
+        prompt_names=lambda tenant: prompts.list_names(tenant=tenant),
         approval_modes=ApprovalModes(settings.approvals.mode, settings.approvals.chains),
         service_url=shared.mcp_servers.find_url,
         tasks=settings.context.tasks,
     )
 
 
-def _chains(
+def _build_chains(
     settings: Settings, host: PluginHost, model: Handler, problems: list[Problem], *, tracer: Tracer | None
 ) -> dict[str, Chain]:
     """Build the configured chains around the model."""
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
-        links = _links(name, uses, host, problems, folder=settings.plugins.folder)
+        links = _build_links(name, uses, host, problems, folder=settings.plugins.folder)
         answering = model if any(link.runs_tools for link in links) else with_safe_answers(model)
         chains[name] = fold(name, links, answering, counters=host.counters, clock=host.clock, tracer=tracer)
     return chains
 
 
-def _bare(runs: Runs) -> Handler:
+def _build_bare_handler(runs: Runs) -> Handler:
     """Return the handler of tool calls for a default chain without an agent loop, which has no limits for them."""
-    stage = runs.stage(LoopLimits())
+    stage = runs.build_stage(LoopLimits())
 
-    async def no_model(exchange: Exchange) -> Reply:
+    async def refuse_model(exchange: Exchange) -> Reply:
         raise AssertionError(f"the tool call {exchange.id} would call a model")
 
     async def handle(exchange: Exchange) -> Reply:
-        return await stage(exchange, no_model)
+        return await stage(exchange, refuse_model)
 
     return handle
 
 
-def _parts(settings: Settings, keys: KeyRing, shared: WorkerServices) -> AgentParts:
+def _build_parts(settings: Settings, keys: KeyRing, shared: WorkerServices) -> AgentParts:
     """Build the services that the agent loop needs."""
     request_key = settings.approvals
     approvals = Approvals(
@@ -276,7 +276,7 @@ def _parts(settings: Settings, keys: KeyRing, shared: WorkerServices) -> AgentPa
         expires_s=request_key.expires,
         on_reject=request_key.on_reject,
         remembered_s=request_key.remembered,
-        deciders=keys.deciders,
+        deciders=keys.list_deciders,
         console_url=settings.console_url,
     )
     return AgentParts(
@@ -302,7 +302,7 @@ async def _close(catalog: Catalog) -> None:
             log.exception("tools of %s could not be closed", type(source).__name__)
 
 
-def _core(
+def _build_core(
     settings: Settings,
     upstreams: Sequence[ModelUpstream],
     shared: WorkerServices,
@@ -322,15 +322,15 @@ def _core(
     )
 
 
-def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
-    async def earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
+def _build_earlier_finder(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
+    async def find_earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
         """Return the newest stored run that a request repeats, if the client marks it as a repeat; else None.
 
         Raises GatewayError (idempotency_mismatch) for another request with the same key.
         """
         if request_key.idempotency_key is not None:
             key = request_key.idempotency_key[2]
-            found = await store.runs_with_key(key, tenant=caller.tenant, caller=caller.name)
+            found = await store.list_runs_with_key(key, tenant=caller.tenant, caller=caller.name)
             if any(run.fingerprint != request_key.fingerprint for run in found):
                 raise build_mismatch_error()
             return next(iter(found), None)
@@ -338,13 +338,14 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
             return None
         since_s = clock.time() - JOINABLE_S
         return next(
-            iter(await store.runs_by_fingerprint(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)), None
+            iter(await store.list_runs_by_fingerprint(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)),
+            None,
         )
 
-    return earlier
+    return find_earlier
 
 
-def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
+def _load_workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
     try:
         found = load_offered_workflows(settings)
     except ConfigError as error:
@@ -355,7 +356,7 @@ def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Work
     return found.workflows
 
 
-def _prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, str]:
+def _load_prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, str]:
     try:
         return read_prompt_texts(settings.prompts)
     except ConfigError as error:
@@ -363,7 +364,9 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, s
         return {}
 
 
-def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:
+def _build_links(
+    chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path
+) -> list[Link]:
     links = []
     for i, use in enumerate(uses):
         stage = try_build_plugin("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
@@ -374,6 +377,6 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     return links
 
 
-def _upstreams(settings: Settings, groups: Sequence[Group]) -> list[ModelUpstream]:
+def _build_upstreams(settings: Settings, groups: Sequence[Group]) -> list[ModelUpstream]:
     models = {upstream.name: upstream.models for upstream in settings.upstreams}
     return [ModelUpstream(group, tuple(models.get(group.name, ()))) for group in groups]

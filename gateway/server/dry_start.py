@@ -21,7 +21,7 @@ from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_scratch_store, build_store, get_store_address
 from gateway.runs.live import LiveRuns
 from gateway.server.context_lane import LaneServices, build_context_lane, build_shared
-from gateway.server.lanes.rights import key_ring
+from gateway.server.lanes.rights import build_key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
@@ -31,7 +31,7 @@ from gateway.workflows.folder import load_workflows
 log = logging.getLogger("gateway")
 
 
-async def rehearse(loaded: LoadedConfig) -> list[str]:
+async def rehearse_start(loaded: LoadedConfig) -> list[str]:
     """Return the start's warnings. Raises ConfigError with everything that would keep it from serving."""
     settings = loaded.settings
     heard, problems = (
@@ -50,7 +50,7 @@ async def rehearse(loaded: LoadedConfig) -> list[str]:
     if problems:
         raise ConfigError(tuple(problems))
     known = load_workflows(settings.workflows).warnings  # reported when the file was read
-    own = (*list_decision_warnings(settings), *obstacles, *_service_problems(settings))
+    own = (*list_decision_warnings(settings), *obstacles, *_iterate_service_problems(settings))
     return [*own, *(text for text in heard.texts if text not in known)]
 
 
@@ -74,7 +74,7 @@ async def _build_lane(loaded: LoadedConfig, stack: AsyncExitStack) -> LaneServic
     assembled = await build_context_lane(
         loaded.settings,
         groups=build_groups(loaded.settings.upstreams, metrics=Metrics(), clock=clock.monotonic),
-        keys=key_ring(loaded.settings),
+        keys=build_key_ring(loaded.settings),
         shared=build_shared(
             store,
             runs=LiveRuns(clock=clock),
@@ -110,13 +110,13 @@ def _serve_problems(settings: Settings) -> Iterator[Problem]:
         yield Problem("configuration", "mcp.serve", MISSING_SDK)
 
 
-def _service_problems(settings: Settings) -> Iterator[str]:
+def _iterate_service_problems(settings: Settings) -> Iterator[str]:
     """Return why MCP servers cannot start on this machine, as far as nothing has to be started to know it."""
     enabled = {name: server for name, server in settings.mcp.servers.items() if server.enabled}
     if enabled and not _has_sdk():
         yield f"MCP servers ({', '.join(enabled)}): {MISSING_SDK}"
     for name, server in enabled.items():
-        if (problem := _missing_program(server)) is not None:
+        if (problem := _find_missing_program(server)) is not None:
             yield f"MCP server {name!r}: {problem}"
 
 
@@ -124,7 +124,7 @@ def _has_sdk() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-def _missing_program(server: McpServer) -> str | None:
+def _find_missing_program(server: McpServer) -> str | None:
     options: dict[str, Any] = build_options(server)
     if server.command is None:
         return None

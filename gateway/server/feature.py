@@ -2,7 +2,7 @@
 
 `service.py` in the folder of a feature (`gateway/features/`) makes the record, `FEATURE`. Its service is one object of
 one worker, for all configurations. A worker goes through these phases, and each service hears of them in the order of
-the features: it is built, `follow` and `refresh` at the start and after each reload, `prepare` before the first
+the features: it is built, `apply_settings` and `refresh` at the start and after each reload, `prepare` before the first
 request, `close` in the opposite order. For each configuration a service builds what the lanes ask.
 """
 
@@ -61,7 +61,7 @@ class FeatureService:
     def __init__(self, needs: FeatureNeeds, others: "WorkerFeatures") -> None:
         """`others` has the features before this one. Raises ConfigError: the worker cannot start."""
 
-    def follow(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Apply a configuration."""
 
     async def refresh(self) -> None:
@@ -128,10 +128,10 @@ class WorkerFeatures:
         """Return the maker of traces; None: there are none."""
         return next((service.tracer for service in self._services if service.tracer is not None), None)
 
-    def follow(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Apply a configuration."""
         for service in self._services:
-            service.follow(settings)
+            service.apply_settings(settings)
 
     async def refresh(self) -> None:
         """Read anew what depends on the settings or the callers in use."""

@@ -6,7 +6,7 @@ from gateway.aio.clock import SystemClock
 from gateway.config import ConfigError, Problem, Settings
 from gateway.context.prompts import BasePrompts
 from gateway.contracts.tools import ToolSource, ToolSpec
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 from gateway.registry.loader import build_plugin
 from gateway.registry.stores import build_scratch_store
 from gateway.server.context_lane import PluginHost
@@ -16,7 +16,7 @@ from gateway.tools.catalog import ConfiguredSource
 from gateway.tools.gate import Gate
 
 
-async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]]:
+async def build_offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]]:
     """Return the gate, and the definitions of all tools that it can know, with the operator's flags.
 
     These are the built-in tools, enabled or not, which need no network and no file; and the configured tools of other
@@ -25,8 +25,8 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     clock, store, problems = SystemClock(), build_scratch_store(), list[Problem]()  # the store is never opened
     host = PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock)
     ours = {
-        name: await _list_and_close(build_plugin("tools", name, plugin_of_ours("tools", name).anywhere, host))
-        for name in plugin_names("tools")
+        name: await _list_and_close(build_plugin("tools", name, load_built_in_plugin("tools", name).anywhere, host))
+        for name in list_built_in_plugins("tools")
     }
     specs = {spec.name: spec for _, listed in ours.values() for spec in listed}
     names: dict[str, list[str]] = {}
@@ -43,14 +43,14 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
             _, listed = await _list_and_close(source)
         names[key] = [spec.name for spec in listed]
         configured = ConfiguredSource(source, tool.requires_approval, tool.untrusted)
-        specs |= {spec.name: configured.spec(spec) for spec in listed}
+        specs |= {spec.name: configured.build_spec(spec) for spec in listed}
     gate = build_gate(settings, host, problems, names=names)
     if problems:
         raise ConfigError(tuple(problems))
     return gate, specs
 
 
-def asking_services(settings: Settings) -> frozenset[str]:
+def list_asking_services(settings: Settings) -> frozenset[str]:
     """Return the MCP servers whose every call needs an approval: their definitions come with the lines."""
     return frozenset(name for name, server in settings.mcp.servers.items() if server.requires_approval)
 

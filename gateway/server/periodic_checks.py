@@ -33,12 +33,12 @@ class PeriodicChecks:
     async def run(self) -> None:
         """Read the changes of other workers until it is cancelled. A store that fails is logged, and read later."""
         while True:
-            self.history.look()
+            self.history.add_point_if_due()
             try:
                 await self.current().prompts.refresh()
                 await self.shared.mcp_servers.refresh()
                 await self.current().lane.approvals.expire()
-                await self.backlog.look(self.shared.store)
+                await self.backlog.read_state(self.shared.store)
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(STORE_PAUSE_S)

@@ -32,7 +32,7 @@ class Pruner:
         await asyncio.sleep(FIRST_S)
         while True:
             try:
-                gone = await self.prune()
+                gone = await self.prune_rows()
             except StoreError as error:
                 log.error("the store failed: %s", error)
             else:
@@ -40,7 +40,7 @@ class Pruner:
                     log.info("%d rows of the store were older than %d days and are deleted", gone, KEPT_S // 86400)
             await asyncio.sleep(EVERY_S)
 
-    async def prune(self) -> int:
+    async def prune_rows(self) -> int:
         """Delete old rows until none are left or another process has the duty. Return how many were deleted."""
         loop = asyncio.get_running_loop()
         gone, rows, renewed_s = 0, ROWS, float("-inf")

@@ -24,7 +24,7 @@ _ABLE, _UNABLE, _SILENT = b"Y", b"N", b"-"
 
 
 class Handover:
-    """The memory through which workers receive a reload. Create it before the fork; `take` returns the last `give`."""
+    """The memory through which workers receive a reload. Create it before the fork."""
 
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
@@ -35,7 +35,7 @@ class Handover:
         self._taken = b""
         self._given = 0
 
-    def give(self, outcome: LoadedConfig | ConfigError) -> None:
+    def publish_configuration(self, outcome: LoadedConfig | ConfigError) -> None:
         """Store an outcome for the workers. Only the supervisor calls this; it signals the workers afterwards."""
         self._given += 1
         number = self._given.to_bytes(_NUMBER_BYTES)
@@ -50,7 +50,7 @@ class Handover:
         while written < len(content):
             written += os.pwrite(self._fd, content[written:], written)
 
-    def take(self) -> LoadedConfig:
+    def read_configuration(self) -> LoadedConfig:
         """Return the configuration that was given last. Only workers call this.
 
         Raises ConfigError: the stored error, or a notice that another reload is being written. A signal follows
@@ -67,7 +67,7 @@ class Handover:
         self._taken = digest
         return outcome
 
-    def report(self, index: int, *, able: bool) -> None:
+    def vote_on_configuration(self, index: int, *, able: bool) -> None:
         """Store whether this worker could build the configuration that it took last."""
         with self._lock_poll() as poll:
             if poll[:_DIGEST_BYTES] == self._taken:
@@ -82,7 +82,7 @@ class Handover:
                 outcome = self._settle_outcome(poll)[_DIGEST_BYTES:]
         return None if outcome == _OPEN else outcome == _USED
 
-    def settle(self) -> bool:
+    def close_vote(self) -> bool:
         """Close an open vote. Return whether all workers use what was given last."""
         with self._lock_poll() as poll:
             return self._settle_outcome(poll)[_DIGEST_BYTES:] == _USED
@@ -117,6 +117,6 @@ class Handover:
             fcntl.lockf(self._poll, fcntl.LOCK_UN)
 
 
-async def alone(able: bool) -> bool:
+async def accept_alone(able: bool) -> bool:
     """Accept a configuration if the only worker could build it."""
     return able

@@ -28,7 +28,7 @@ def build_resumption(
     resumption: Resumption
 
     async def make() -> "KeptResponses":
-        return (await import_in_thread(_kept_responses))(
+        return (await import_in_thread(_import_kept_responses))(
             store=store,
             logs=AnswerLogs(store, clock=clock),
             clock=clock,
@@ -59,7 +59,7 @@ def build_resumption(
     return resumption, kept
 
 
-def _kept_responses() -> "type[KeptResponses]":
+def _import_kept_responses() -> "type[KeptResponses]":
     # Imported here because many gateways get no request for a response, whose dialect this needs.
     from gateway.api.responses.response_store import KeptResponses
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from gateway.config import ConfigError, LoadedConfig, Problem, merge_configs, redactable
+from gateway.config import ConfigError, LoadedConfig, Problem, iterate_secret_texts, merge_configs
 from gateway.features.limits.service_sharing import shares_limits
 from gateway.limits.counter_registry import Meters
 from gateway.limits.shared_memory import SharedCounters
 from gateway.runs.undelivered_answers import OwedAnswers, SharedAnswers
 from gateway.server.app import ADMIN, DATA, Gateway
-from gateway.server.banner import banner
+from gateway.server.banner import iterate_banner_lines
 from gateway.server.bounded_load import BoundedLoad
 from gateway.server.reload_channel import Handover
 from gateway.server.sockets import ListeningSockets, listen
@@ -27,7 +27,7 @@ from gateway.server.supervisor import Supervisor
 from gateway.server.systemd import notify
 from gateway.server.worker import HANDLED, run_worker
 from gateway.telemetry.exposition import Exposition
-from gateway.telemetry.logs import DirectSink, LogSink, install, wants_json
+from gateway.telemetry.logs import DirectSink, LogSink, install_sink, wants_json
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.shared_counts import SharedCounts
 
@@ -70,23 +70,28 @@ class GatewayServer:
             for name, address in addresses.items()
         }
         if settings.workers == 1:
-            self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load_again)
+            self._run_worker(0, lambda: self._announce_start(listening), listening, folder=None, load=self.load_again)
             return 0
         as_json = wants_json(settings.logging.format, sys.stderr)
-        install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
+        install_sink(
+            DirectSink(sys.stderr, as_json=as_json, secrets=iterate_secret_texts(settings)),
+            level=settings.logging.level,
+        )
         folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover(workers=settings.workers)
         counts = [SharedCounts() for _ in range(settings.workers)]
 
         def work(index: int, ready: Callable[[], None]) -> None:
-            self._settle(handover)
+            self._settle_configuration(handover)
             agree = partial(_vote_on_configuration, handover, index)
-            self._worker(index, ready, listening, folder=folder, counts=counts, load=handover.take, agree=agree)
+            self._run_worker(
+                index, ready, listening, folder=folder, counts=counts, load=handover.read_configuration, agree=agree
+            )
 
         try:
             return Supervisor(
                 work,
                 count=settings.workers,
-                on_ready=lambda: self._announce(listening),
+                on_ready=lambda: self._announce_start(listening),
                 on_reload=lambda: self._reload(handover),
                 on_stop=lambda: _stop(listening),
                 limit_s=settings.limits.drain + GRACE_S,
@@ -96,7 +101,7 @@ class GatewayServer:
 
     def _reload(self, handover: Handover) -> None:
         """Read the configuration once for all workers. A restarted worker begins with the last one all accepted."""
-        self._settle(handover)
+        self._settle_configuration(handover)
         outcome: LoadedConfig | ConfigError
         try:
             outcome = self.proposed = merge_configs(self.load_again(), old=self.loaded)
@@ -105,15 +110,15 @@ class GatewayServer:
         except Exception:
             log.exception("the configuration could not be read")
             outcome = ConfigError((Problem("configuration", "", "it could not be read; the line above says why"),))
-        handover.give(outcome)
+        handover.publish_configuration(outcome)
 
-    def _settle(self, handover: Handover) -> None:
+    def _settle_configuration(self, handover: Handover) -> None:
         """Make the last proposed configuration the current one, if all workers use it."""
-        if self.proposed is not None and handover.settle():
+        if self.proposed is not None and handover.close_vote():
             self.loaded = self.proposed
         self.proposed = None
 
-    def _worker(
+    def _run_worker(
         self,
         index: int,
         ready: Callable[[], None],
@@ -129,10 +134,10 @@ class GatewayServer:
         sink = LogSink(
             sys.stderr,
             as_json=wants_json(chosen.format, sys.stderr),
-            secrets=redactable(self.loaded.settings),
+            secrets=iterate_secret_texts(self.loaded.settings),
             dropped=metrics.log_line_dropped,
         )
-        install(sink, level=chosen.level)
+        install_sink(sink, level=chosen.level)
         mine: dict[str, socket.socket] = {}
         for name, address in listening.items():
             for i, sock in enumerate(address.sockets):
@@ -167,21 +172,21 @@ class GatewayServer:
         finally:
             sink.close()
 
-    def _announce(self, listening: dict[str, ListeningSockets]) -> None:
+    def _announce_start(self, listening: dict[str, ListeningSockets]) -> None:
         """Print the banner on standard output, and report READY to systemd."""
         admin_url = listening.get(ADMIN, listening[DATA]).url
-        print("\n".join(banner(self.loaded, url=listening[DATA].url, admin_url=admin_url)), flush=True)
+        print("\n".join(iterate_banner_lines(self.loaded, url=listening[DATA].url, admin_url=admin_url)), flush=True)
         notify("READY=1")
 
 
 async def _vote_on_configuration(handover: Handover, index: int, able: bool) -> bool:
     """Report whether this worker could build a configuration. Return whether all workers use it."""
-    handover.report(index, able=able)
+    handover.vote_on_configuration(index, able=able)
     waited_until_s = time.monotonic() + AGREE_S
     while (is_used := handover.is_used()) is None:
         if time.monotonic() > waited_until_s:
             log.error("reload: not all workers were through with the configuration after %.0f s", AGREE_S)
-            handover.settle()
+            handover.close_vote()
         await asyncio.sleep(AGREE_LOOK_S)
     return is_used
 

@@ -26,7 +26,7 @@ class ListeningSockets:
     @property
     def url(self) -> str:
         """Return the URL for a client on this machine."""
-        host = reachable(self.host)
+        host = choose_reachable_host(self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
@@ -40,7 +40,9 @@ def listen(host: str, port: int, *, workers: int, join: bool) -> ListeningSocket
         try:
             sockets = _bind(host, port, workers=workers, join=join, bound=bound)
         except OSError as error:
-            raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}.{_advice(error)}") from None
+            raise ListenError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}.{_find_advice(error)}"
+            ) from None
         bound.pop_all()
     return ListeningSockets(host, sockets[0].getsockname()[1], tuple(sockets))
 
@@ -66,13 +68,13 @@ def _bind(host: str, port: int, *, workers: int, join: bool, bound: contextlib.E
     return sockets
 
 
-def _advice(error: OSError) -> str:
+def _find_advice(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return " Stop what runs there, choose another with --port, or join it with --reuse-port for a rolling restart."
     return ""
 
 
-def reachable(host: str) -> str:
+def choose_reachable_host(host: str) -> str:
     """Return a host that a client can connect to: loopback for a wildcard, else `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 

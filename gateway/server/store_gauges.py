@@ -27,7 +27,7 @@ class Backlog:
         self._works = True
         self._seen = StoreBacklog()
 
-    async def look(self, store: Store) -> None:
+    async def read_state(self, store: Store) -> None:
         """Read the store's state, if the last look was at least `LOOK_S` ago. Raises StoreError."""
         if self._clock.monotonic() - self._looked_s < LOOK_S:
             return
@@ -43,7 +43,7 @@ class Backlog:
         """Return the number of pending approvals of all tenants, as of the last look."""
         return self._seen.pending
 
-    def families(self) -> Iterator[Metric]:
+    def collect_families(self) -> Iterator[Metric]:
         """Yield the gauges with the values of the last look."""
         seen = self._seen
         yield GaugeMetricFamily("gateway_store_up", "1 while the store answers and is not replaced", value=self._works)

@@ -66,11 +66,11 @@ class Supervisor:
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._on_signal(info.si_signo)
             self._read_ready()
-            self._reap()
+            self._reap_workers()
             if self._give_up_by is not None and (not self._starting or time.monotonic() > self._give_up_by):
                 self._signal_all(signal.SIGKILL)
                 return 1
-            self._restart()
+            self._restart_worker()
             if time.monotonic() > self._stop_by:
                 self._signal_all(signal.SIGKILL)
         return 0
@@ -144,7 +144,7 @@ class Supervisor:
         for pid in self._workers:
             os.kill(pid, number)
 
-    def _reap(self) -> None:
+    def _reap_workers(self) -> None:
         while self._workers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -163,7 +163,7 @@ class Supervisor:
                 log.error("worker %d ended unexpectedly (%s); starting it again", index, _describe_exit(status))
                 self._due[index] = time.monotonic() + RESTART_S
 
-    def _restart(self) -> None:
+    def _restart_worker(self) -> None:
         for index in [index for index, due in self._due.items() if time.monotonic() >= due]:
             del self._due[index]
             if not self._signals_seen:

@@ -20,7 +20,7 @@ class Notices:
         self._webhooks: Webhooks | None = None
         self._used: tuple[Sequence[Notify], str | None] = ((), None)
 
-    async def follow(self, settings: Settings) -> None:
+    async def apply_settings(self, settings: Settings) -> None:
         """Start the webhooks of this configuration, if they are others: pending approvals are reported again."""
         wanted = (settings.approvals.notify, settings.console_url)
         if wanted == self._used:
@@ -28,7 +28,7 @@ class Notices:
         old, self._used, shared = self._webhooks, wanted, self._shared
         if old is not None or settings.approvals.notify:
             told = (*wanted, shared.clock, shared.counters)
-            links = _links(shared, settings.approvals.notify)
+            links = _build_links(shared, settings.approvals.notify)
             self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner, links=links)
             if old is not None:
                 await old.close()
@@ -40,7 +40,7 @@ class Notices:
             await self._webhooks.close()
 
 
-def _links(shared: WorkerServices, notify: Sequence[Notify]) -> DecisionLinks | None:
+def _build_links(shared: WorkerServices, notify: Sequence[Notify]) -> DecisionLinks | None:
     """Return what makes the links of these webhooks; None: none of them gets any."""
     if all(entry.links is None for entry in notify):
         return None

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import uvloop
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.server.app import Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
 from gateway.server.systemd import notify
@@ -71,7 +71,7 @@ class Worker:
         for name, sock in self._sockets.items():
             # A copy keeps the socket open past the server's end, so that what it had not accepted yet is not reset.
             spare = sock.dup()
-            factory = self._gateway.connection_factory(name)
+            factory = self._gateway.get_connection_factory(name)
             servers.append((await loop.create_server(factory, sock=sock, backlog=BACKLOG), spare, factory))
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a supervisor passes Ctrl-C on
@@ -85,7 +85,7 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         self._on_ready()
         if self._shared:
-            await self._share([spare for _, spare, _ in servers])
+            await self._hand_over_port([spare for _, spare, _ in servers])
         else:
             await self._stopping.wait()
         for server, spare, factory in servers:
@@ -101,12 +101,12 @@ class Worker:
         end_within(CLOSES_S, flush=self._flush)
         await self._gateway.close()
 
-    async def _share(self, sockets: list[socket.socket]) -> None:
+    async def _hand_over_port(self, sockets: list[socket.socket]) -> None:
         """Wait for the stop; then steer connections to the successor, and accept waiting ones for `HAND_OVER_S`."""
         while not self._stopping.is_set():
             for sock in sockets:
                 stop_steering(sock)
-            await until_set(self._stopping, SPREAD_S)
+            await wait_until_set(self._stopping, SPREAD_S)
         for sock in sockets:
             steer_to_successor(sock, ours=self._shared)
         await asyncio.sleep(HAND_OVER_S)

@@ -145,17 +145,17 @@ class ContextCounters:
 
     def count(self, name: str, by: float = 1, /, **labels: str) -> None:
         counts = self._counts[name]
-        counts[_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
+        counts[_choose_label_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        self._histogram(name, labels).observe(value)
+        self._build_histogram(name, labels).observe(value)
 
     def observe_all(self, name: str, values: Sequence[float], /, **labels: str) -> None:
-        self._histogram(name, labels).observe_all(values)
+        self._build_histogram(name, labels).observe_all(values)
 
-    def _histogram(self, name: str, labels: Mapping[str, str]) -> Histogram:
+    def _build_histogram(self, name: str, labels: Mapping[str, str]) -> Histogram:
         histograms, facts = self._histograms[name], HISTOGRAMS[name]
-        values = _values(facts, labels, histograms, LIMITS.get(name, HISTOGRAM_LIMIT))
+        values = _choose_label_values(facts, labels, histograms, LIMITS.get(name, HISTOGRAM_LIMIT))
         histogram = histograms.get(values)
         if histogram is None:
             histogram = histograms[values] = Histogram(facts.bounds)
@@ -170,10 +170,10 @@ class ContextCounters:
         for name, histograms in self._histograms.items():
             family = f"gateway_{name}"
             for values, histogram in histograms.items():
-                yield (family, values), histogram.values()
+                yield (family, values), histogram.read_values()
 
 
-def _values(
+def _choose_label_values(
     facts: MetricFacts, labels: Mapping[str, str], known: Mapping[tuple[str, ...], object], limit: int
 ) -> tuple[str, ...]:
     """Return the values in the order of the table, or `other` for each once there are too many."""

@@ -85,9 +85,9 @@ class Exposition:
     async def start(self) -> None:
         """Adopt the counts of the worker that had this place before, and start to answer the other workers."""
         if self._own is not None and self._path is not None:
-            self._own.adopt()
+            self._own.adopt_place()
             self._path.unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(self._give, self._path)
+            self._server = await asyncio.start_unix_server(self._send_own_numbers, self._path)
             self._writing = asyncio.get_running_loop().create_task(self._write_repeatedly())
 
     async def close(self) -> None:
@@ -99,29 +99,29 @@ class Exposition:
             await asyncio.wait({self._writing})
             self._collect_own_numbers()
 
-    async def page(self, openmetrics: bool = False) -> bytes:
+    async def build_page(self, openmetrics: bool = False) -> bytes:
         """Return the exposition over all workers, in Prometheus' text format or as OpenMetrics 1.0."""
-        return self._text.render(*await self.numbers(), openmetrics=openmetrics)
+        return self._text.render(*await self.read_numbers(), openmetrics=openmetrics)
 
-    def counts(self) -> Counts:
+    def read_counts(self) -> Counts:
         """Return the counts of all workers, without the ones that are counted only at a scrape."""
         own = self._write(self._metrics.collect_counts())
-        return own if self._folder is None else merged_counts(one.read() for one in self._shared)
+        return own if self._folder is None else merge_counts(one.read() for one in self._shared)
 
-    async def numbers(self) -> tuple[Counts, list[Gauge]]:
+    async def read_numbers(self) -> tuple[Counts, list[Gauge]]:
         """Return the counts and gauges of all workers."""
         counts, gauges = self._collect_own_numbers()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
             told = await asyncio.gather(*(_fetch_gauges(path) for path in others))
-            counts = merged_counts(one.read() for one in self._shared)
-            gauges = merged_gauges([gauges, *told])
+            counts = merge_counts(one.read() for one in self._shared)
+            gauges = merge_gauges([gauges, *told])
         return counts, gauges
 
     def _collect_own_numbers(self) -> tuple[Counts, list[Gauge]]:
         """Return the numbers of this process, and write its counts to the shared memory if there is one."""
         counted, gauges = list(self._metrics.collect_counts()), []
-        for family in self._families():
+        for family in self._collect_families():
             for sample in family.samples:
                 if family.type != "counter":
                     name, labels = sample.name, sorted(sample.labels.items())
@@ -131,7 +131,7 @@ class Exposition:
                     counted.append(((family.name, tuple(sample.labels.values())), (sample.value,)))
         return self._write(counted), gauges
 
-    def _families(self) -> Iterator[Metric]:
+    def _collect_families(self) -> Iterator[Metric]:
         info = GaugeMetricFamily("gateway_build_info", "Versions in use", labels=["version", "python", "aiohttp"])
         info.add_metric([__version__, platform.python_version(), aiohttp.__version__], 1)
         yield info
@@ -153,7 +153,7 @@ class Exposition:
             self._write(self._metrics.collect_counts())
             await asyncio.sleep(WRITE_S)
 
-    async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _send_own_numbers(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, gauges = self._collect_own_numbers()
         writer.write(orjson.dumps(gauges))
         with contextlib.suppress(ConnectionError):
@@ -177,7 +177,7 @@ async def _fetch_gauges(path: Path) -> list[Gauge]:
         return []
 
 
-def merged_counts(all_counts: Iterable[Counts]) -> Counts:
+def merge_counts(all_counts: Iterable[Counts]) -> Counts:
     """Merge the counts of all workers: sums, or the largest for counts that all of them count alike."""
     merged: dict[Key, tuple[float, ...]] = {}
     for counts in all_counts:
@@ -190,17 +190,17 @@ def merged_counts(all_counts: Iterable[Counts]) -> Counts:
     return merged
 
 
-def merged_gauges(all_gauges: Iterable[Iterable[Gauge]]) -> list[Gauge]:
+def merge_gauges(all_gauges: Iterable[Iterable[Gauge]]) -> list[Gauge]:
     """Merge the gauges of all workers: sums, or the largest or smallest where a sum means nothing."""
     merged: dict[tuple[str, tuple[tuple[str, str], ...]], Gauge] = {}
     for name, text, labels, value in (gauge for gauges in all_gauges for gauge in gauges):
         key = (name, tuple(labels))
         known = merged.get(key)
-        merged[key] = (name, text, labels, value if known is None else _combine(name, known[3], value))
+        merged[key] = (name, text, labels, value if known is None else _combine_values(name, known[3], value))
     return list(merged.values())
 
 
-def _combine(name: str, one: float, other: float) -> float:
+def _combine_values(name: str, one: float, other: float) -> float:
     if name in _LARGEST:
         return max(one, other)
     return min(one, other) if name in _SMALLEST else one + other

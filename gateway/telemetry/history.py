@@ -50,7 +50,7 @@ class History:
         self._points: deque[Point] = deque(maxlen=POINTS)
         self._before: _Totals | None = None
 
-    def look(self) -> None:
+    def add_point_if_due(self) -> None:
         """Add a point if the last one is `STEP_S` old. Call it often: it costs nothing in between."""
         if self._before is None:
             self._before = self._compute_totals()
@@ -59,7 +59,7 @@ class History:
             self._points.append(self._build_point(self._before, now))
             self._before = now
 
-    def points(self) -> Sequence[Point]:
+    def list_points(self) -> Sequence[Point]:
         """Return the points, the oldest first. The last one covers the time since the one before it."""
         before = self._before = self._before or self._compute_totals()
         return [*self._points, self._build_point(before, self._compute_totals())][-POINTS:]

@@ -62,7 +62,7 @@ class LogSink:
         self._records.put(None)
         self._thread.join(timeout_s)
 
-    def line(self, record: Record) -> str:
+    def format_record(self, record: Record) -> str:
         """Return one record as its line, without the line end."""
         return format_line(record, as_json=self._as_json, secrets=self.secrets)
 
@@ -72,7 +72,7 @@ class LogSink:
             batch = [self._records.get()]
             while len(batch) < _BATCH and not self._records.empty():
                 batch.append(self._records.get())
-            lines = [self.line(record) for record in batch if isinstance(record, Mapping)]
+            lines = [self.format_record(record) for record in batch if isinstance(record, Mapping)]
             try:
                 self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
@@ -128,7 +128,7 @@ class SinkHandler(logging.Handler):
         self._sink.put(facts)
 
 
-def install(sink: LogSink | DirectSink, *, level: str) -> None:
+def install_sink(sink: LogSink | DirectSink, *, level: str) -> None:
     """Send every log record of this process to the sink."""
     root = logging.getLogger()
     root.handlers = [SinkHandler(sink)]
@@ -140,7 +140,7 @@ def wants_json(log_format: str, stream: TextIO) -> bool:
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
-def access_record(facts: Mapping[str, object]) -> Record:
+def build_access_record(facts: Mapping[str, object]) -> Record:
     """Return the record of one answered request."""
     return {"ts": _format_timestamp(time.time()), "level": "info", "event": "request", **facts}
 

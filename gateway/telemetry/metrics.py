@@ -109,7 +109,7 @@ class Histogram:
     def has_samples(self) -> bool:
         return any(self._counts)
 
-    def values(self) -> list[float]:
+    def read_values(self) -> list[float]:
         """Return the count of each bucket, the last of which has no bound, and the sum."""
         return [*self._counts, self._sum]
 
@@ -127,7 +127,7 @@ class RouteTally:
         self.streamed = Histogram(DURATION_BUCKETS_S)
         self._codes: dict[str, defaultdict[int, int]] = {}
 
-    def codes(self, method: str) -> defaultdict[int, int]:
+    def count_codes(self, method: str) -> defaultdict[int, int]:
         """Return the map of status code -> requests, for one method."""
         label = method if method in METHODS else "other"
         codes = self._codes.get(label)
@@ -145,7 +145,7 @@ class RouteTally:
                 yield (REQUESTS, (self.route, method, label, self.mode)), (count,)
         for stream, histogram in (("false", self.answered), ("true", self.streamed)):
             if histogram.has_samples:
-                yield (DURATION, (self.route, self.mode, stream)), histogram.values()
+                yield (DURATION, (self.route, self.mode, stream)), histogram.read_values()
 
 
 class UpstreamTally:
@@ -202,7 +202,7 @@ class Metrics:
             tally = self._routes[route, mode] = RouteTally(route, mode, overhead)
         return tally
 
-    def upstream(self, name: str) -> UpstreamTally:
+    def get_upstream(self, name: str) -> UpstreamTally:
         """Return the tally of a configured upstream. It outlives reloads."""
         return self._upstreams.setdefault(name, UpstreamTally())
 
@@ -214,7 +214,7 @@ class Metrics:
             yield from route.collect_counts()
         for mode, histogram in self._overhead.items():
             if histogram.has_samples:
-                yield (OVERHEAD, (mode,)), histogram.values()
+                yield (OVERHEAD, (mode,)), histogram.read_values()
         for name, tally in self._upstreams.items():
             for outcome, count in tally.outcomes.items():
                 yield (OUTCOMES, (name, outcome)), (count,)
@@ -228,14 +228,14 @@ class Metrics:
                 yield (TRIES, (name, endpoint, outcome)), (count,)
             for (endpoint, code), count in _fold_statuses(tally.answers).items():
                 yield (ANSWERS, (name, endpoint, code)), (count,)
-            yield (FIRST_BYTE, (name,)), tally.first_byte.values()
+            yield (FIRST_BYTE, (name,)), tally.first_byte.read_values()
         yield (DISCONNECTS, ()), (self.client_disconnects,)
         for deadline, count in self.deadlines.items():
             yield (DEADLINES, (deadline,)), (count,)
         yield (DROPPED_LINES, ()), (self.log_lines_dropped,)
         for result, count in self.reloads.items():
             yield (RELOADS, (result,)), (count,)
-        yield (LAG, ()), self.loop_lag.values()
+        yield (LAG, ()), self.loop_lag.read_values()
         for counted in self.further:
             yield from counted()
 
@@ -249,7 +249,7 @@ class Metrics:
             )
 
 
-def counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
+def build_counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, documentation, value=value)
 
 

@@ -38,7 +38,7 @@ class PageText:
             for key in keys:
                 heads = self._heads.get(key)
                 if heads is None:
-                    heads = self._heads[key] = _heads(key, facts)
+                    heads = self._heads[key] = _build_heads(key, facts)
                 values: Sequence[float] = counts[key]
                 if facts.bounds:
                     *buckets, total = values
@@ -54,7 +54,7 @@ def _format_title(name: str, text: str, kind: str, *, quote: bool) -> str:
     return f"# HELP {name} {_escape(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
 
-def _heads(key: Key, facts: MetricFacts) -> Sequence[str]:
+def _build_heads(key: Key, facts: MetricFacts) -> Sequence[str]:
     """Return the text in front of each value of a counter, or of a histogram's buckets, count and sum."""
     family, values = key
     labels = list(zip(facts.labels, values, strict=True))

@@ -31,7 +31,7 @@ class SharedCounts:
         self._before: Counts = {}
         self.full = False
 
-    def adopt(self) -> None:
+    def adopt_place(self) -> None:
         """Adopt the counts of the process whose place the calling worker takes. The worker calls this at its start."""
         self._before = self.read()
 

@@ -10,9 +10,27 @@ from gateway.testing.clock import ManualClock
 from gateway.testing.contract import ContractError
 from gateway.testing.host import FakeHost
 from gateway.testing.model import ScriptedModel, collect_answer, make_exchange
-from gateway.testing.raw_connection import PEER_LEFT, Peer, Request, Response, connect, dechunk, differences, split_head
+from gateway.testing.raw_connection import (
+    PEER_LEFT,
+    Peer,
+    Request,
+    Response,
+    connect,
+    dechunk,
+    describe_differences,
+    split_head,
+)
 from gateway.testing.run import GatewayProcess
-from gateway.testing.scripts import answer, chunk, event, head, ok, serve, sse, sse_answer
+from gateway.testing.scripts import (
+    build_answer,
+    build_chunk,
+    build_event,
+    build_event_stream,
+    build_event_stream_answer,
+    build_head,
+    build_ok_answer,
+    serve,
+)
 from gateway.testing.upstream import FakeUpstream, Script
 
 __all__ = [
@@ -27,21 +45,21 @@ __all__ = [
     "Response",
     "Script",
     "ScriptedModel",
-    "answer",
+    "build_answer",
+    "build_chunk",
+    "build_event",
+    "build_event_stream",
+    "build_event_stream_answer",
+    "build_head",
+    "build_ok_answer",
     "check_assessor",
     "check_stage",
     "check_tool",
-    "chunk",
     "collect_answer",
     "connect",
     "dechunk",
-    "differences",
-    "event",
-    "head",
+    "describe_differences",
     "make_exchange",
-    "ok",
     "serve",
     "split_head",
-    "sse",
-    "sse_answer",
 ]

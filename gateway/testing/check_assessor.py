@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.risk import Action, Basis, RiskAssessor, Verdict
 from gateway.contracts.storage.store import Json
-from gateway.testing.contract import ContractError, Subject, subject
+from gateway.testing.contract import ContractError, Subject, load_subject
 from gateway.testing.host import FakeHost
 
 _DEEP: Final = 200
@@ -38,26 +38,26 @@ def check_assessor(
     `with:`. Calls with the arguments `harmless` must run by themselves, and calls with the arguments `asked` must not.
     Give both: the check makes odd arguments of them. Raises ContractError.
     """
-    one = subject("assessors", plugin, config, folder)
+    one = load_subject("assessors", plugin, config, folder)
     assessor: RiskAssessor = one.build(FakeHost())
     again: RiskAssessor = one.build(FakeHost())
     lets, asks = list(harmless), list(asked)
     for arguments in lets:
-        if (verdict := _verdict(one, assessor, again, arguments)).decision != "auto":
+        if (verdict := _check_verdict(one, assessor, again, arguments)).decision != "auto":
             instead = "correct the assessor, or move these arguments to `asked`"
             one.fail("lets what is harmless run", f"{arguments} is {verdict}", instead, at=assessor)
     for arguments in asks:
-        if (verdict := _verdict(one, assessor, again, arguments)).decision == "auto":
+        if (verdict := _check_verdict(one, assessor, again, arguments)).decision == "auto":
             instead = "correct the assessor, or move these arguments to `harmless`"
             one.fail("asks about everything else", f"{arguments} is {verdict}", instead, at=assessor)
-    for arguments in _odd_arguments([*lets, *asks]):
-        _verdict(one, assessor, again, arguments)
+    for arguments in _iterate_odd_arguments([*lets, *asks]):
+        _check_verdict(one, assessor, again, arguments)
     for arguments in lets:
-        _fails_closed(one, assessor, arguments)
+        _check_odd_types(one, assessor, arguments)
     return assessor
 
 
-def _fails_closed(one: Subject, assessor: RiskAssessor, arguments: Json) -> None:
+def _check_odd_types(one: Subject, assessor: RiskAssessor, arguments: Json) -> None:
     """Check that no argument of another type is harmless only because the assessor does not look at its type."""
     for name, value in arguments.items():
         odd: Any = {"no_such_key": [value]} if not isinstance(value, dict) else [value]
@@ -66,7 +66,7 @@ def _fails_closed(one: Subject, assessor: RiskAssessor, arguments: Json) -> None
             one.fail("asks about odd arguments", found, "check the type of each argument that you read", at=assessor)
 
 
-def _odd_arguments(samples: list[Json]) -> Iterator[Json]:
+def _iterate_odd_arguments(samples: list[Json]) -> Iterator[Json]:
     """Yield arguments that no honest model sends: odd values alone, and at each place of the samples."""
     deep: Any = "x"
     for _ in range(_DEEP):
@@ -82,7 +82,7 @@ def _odd_arguments(samples: list[Json]) -> Iterator[Json]:
         yield from ({**sample, name: value} for name in sample for value in values)
 
 
-def _verdict(one: Subject, assessor: RiskAssessor, again: RiskAssessor, arguments: Json) -> Verdict:
+def _check_verdict(one: Subject, assessor: RiskAssessor, again: RiskAssessor, arguments: Json) -> Verdict:
     """Return the verdict on some arguments, after every rule that holds for all of them."""
     before, shown = deepcopy(arguments), str(arguments)[:200]
     first: Any
@@ -137,7 +137,7 @@ class _EffectWatch:
 
     def __enter__(self) -> list[str]:
         if not self._is_installed:
-            sys.addaudithook(self._hook)
+            sys.addaudithook(self._note_event)
             self._is_installed = True
         self._thread = threading.get_ident()
         self._seen = []
@@ -146,7 +146,7 @@ class _EffectWatch:
     def __exit__(self, *_: object) -> None:
         self._seen = None
 
-    def _hook(self, event: str, arguments: tuple[object, ...]) -> None:
+    def _note_event(self, event: str, arguments: tuple[object, ...]) -> None:
         if self._seen is not None and self._thread == threading.get_ident() and event.startswith(_EFFECTS):
             self._seen.append(f"{event}{arguments}")
 

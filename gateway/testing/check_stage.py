@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply, Stage
 from gateway.contracts.plugin import Plugin
-from gateway.testing.contract import Subject, run, subject
+from gateway.testing.contract import Subject, load_subject, run
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
 from gateway.testing.raw_connection import PATIENCE_S
@@ -41,7 +41,7 @@ def check_stage(
     its `with:`. The stage must pass each of `exchanges` on, besides a few that every chain gets. Raises ContractError.
     """
     host = host or FakeHost()
-    one = subject("stages", plugin, config, folder)
+    one = load_subject("stages", plugin, config, folder)
     requests = [
         make_exchange("Hello?"),
         make_exchange("Hello?", body={"stream": True}, notes=("a note",), conversation="c", user="ann"),
@@ -101,7 +101,7 @@ class _Next:
         self.n_released += 1
 
 
-async def _reply(one: Subject, stage: Stage, exchange: Exchange, call_next: _Next) -> Reply:
+async def _build_reply(one: Subject, stage: Stage, exchange: Exchange, call_next: _Next) -> Reply:
     try:
         reply = await stage(exchange, call_next)
     except Exception as error:
@@ -113,7 +113,7 @@ async def _reply(one: Subject, stage: Stage, exchange: Exchange, call_next: _Nex
 
 async def _check_forwarding(one: Subject, stage: Stage, exchange: Exchange) -> None:
     before, inner = deepcopy(exchange.body), _Next()
-    reply = await _reply(one, stage, exchange, inner)
+    reply = await _build_reply(one, stage, exchange, inner)
     if not inner.seen:
         instead = "return await call_next(exchange) where the stage has nothing to do"
         one.fail("passes the exchange on", "call_next was not awaited", instead, at=stage)
@@ -165,7 +165,7 @@ async def _check_pauses(one: Subject, stage: Stage, exchange: Exchange) -> None:
             one.fail("waits for a slow client", "the pause of the client was dropped", instead, at=stage)
         given.clear()
 
-    reply = await _reply(one, stage, exchange, inner := _Next(on_emit=on_emit))
+    reply = await _build_reply(one, stage, exchange, inner := _Next(on_emit=on_emit))
     await reply.stream(emit)
     await _check_released(one, stage, reply, inner)
 
@@ -180,7 +180,7 @@ async def _check_emit_exception(one: Subject, stage: Stage, exchange: Exchange) 
         n_emitted += 1
         raise ClientLeft
 
-    reply = await _reply(one, stage, exchange, inner := _Next())
+    reply = await _build_reply(one, stage, exchange, inner := _Next())
     instead = "let the exceptions of emit pass"
     try:
         await reply.stream(emit)
@@ -201,7 +201,7 @@ async def _check_cancellation(one: Subject, stage: Stage, exchange: Exchange) ->
 
 async def _check_answer_cancellation(one: Subject, stage: Stage, exchange: Exchange) -> None:
     reached = asyncio.Event()
-    reply = await _reply(one, stage, exchange, inner := _Next(between_chunks=partial(_hang, reached)))
+    reply = await _build_reply(one, stage, exchange, inner := _Next(between_chunks=partial(_hang, reached)))
     await _cancel(one, stage, asyncio.ensure_future(reply.stream(lambda _chunk: None)), reached)
     await _check_released(one, stage, reply, inner)
 
@@ -230,7 +230,7 @@ async def _check_request_isolation(one: Subject, stage: Stage, exchange: Exchang
     requests = [replace(exchange, id=f"run_{n}", notes=(f"note {n}",)) for n in (1, 2)]
     inner = [_Next(before_reply=both.wait) for _ in requests]
     async with asyncio.timeout(PATIENCE_S):
-        replies = await asyncio.gather(*map(partial(_reply, one, stage), requests, inner))
+        replies = await asyncio.gather(*map(partial(_build_reply, one, stage), requests, inner))
     for request, call_next, reply in zip(requests, inner, replies, strict=True):
         if [passed.id for passed in call_next.seen] != [request.id]:
             found = f"the handler of {request.id} got {[passed.id for passed in call_next.seen]}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.contracts.plugin import Plugin
 from gateway.contracts.risk import RISK_LEVEL
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSource, ToolSpec
-from gateway.testing.contract import ContractError, Subject, run, subject
+from gateway.testing.contract import ContractError, Subject, load_subject, run
 from gateway.testing.host import FakeHost
 from gateway.testing.model import make_exchange
 from gateway.testing.raw_connection import PATIENCE_S
@@ -60,9 +60,9 @@ def check_tool(
     folder): a refusal and a refused call must leave it as it is. No other calls run. Raises ContractError.
     """
     host = host or FakeHost()
-    one = subject("tools", plugin, config, folder)
+    one = load_subject("tools", plugin, config, folder)
     one.build(host.copy())  # needs no event loop
-    samples = _Samples(list(calls), list(refused), state or _no_state)
+    samples = _Samples(list(calls), list(refused), state or _observe_nothing)
     run(partial(_check, one, host, samples))
     source: ToolSource = one.build(host)
     return source
@@ -77,7 +77,7 @@ class _Samples:
     state: Callable[[], object]
 
 
-def _no_state() -> None:
+def _observe_nothing() -> None:
     """Return nothing: this test does not watch the effects."""
 
 
@@ -87,8 +87,8 @@ async def _check(one: Subject, host: FakeHost, samples: _Samples) -> None:
         source: ToolSource = one.build(inside)
         _check_methods(one, source)
         specs = await _check_specs(one, source)
-        for call in _probes(specs):
-            await _refusal(one, source, call, samples.state)
+        for call in _iterate_probes(specs):
+            await _check_refusal(one, source, call, samples.state)
         for sample in samples.refused:
             await _check_refused(one, source, _call(specs, sample), samples.state)
         for sample in samples.calls:
@@ -127,7 +127,7 @@ def _check_spec(one: Subject, source: ToolSource, spec: ToolSpec) -> None:
     if not spec.description.strip():
         one.fail("each tool has a description", f"{spec.name!r} has none", "describe it for the model", at=source)
     schema = spec.parameters
-    problem = Schemas().problem(spec, {})
+    problem = Schemas().find_problem(spec, {})
     if not isinstance(schema, dict) or schema.get("type") != "object" or "the definition of" in (problem or ""):
         found = f"parameters of {spec.name!r}: {problem or schema}"
         one.fail("parameters are a JSON Schema of type object", found, "correct the schema", at=source)
@@ -144,13 +144,13 @@ def _call(specs: Sequence[ToolSpec], sample: Mapping[str, object] | ToolCall) ->
     """Return a call of the first tool, or the call as the test made it; the gateway checks arguments first."""
     call = sample if isinstance(sample, ToolCall) else ToolCall(id="call_1", tool=specs[0].name, arguments=dict(sample))
     spec = next((spec for spec in specs if spec.name == call.tool), None)
-    problem = f"there is no tool {call.tool!r}" if spec is None else Schemas().problem(spec, call.arguments)
+    problem = f"there is no tool {call.tool!r}" if spec is None else Schemas().find_problem(spec, call.arguments)
     if problem is not None:
         raise ContractError(f"the test's call {call} never reaches the tool: {problem}: correct its arguments")
     return call
 
 
-def _probes(specs: Sequence[ToolSpec]) -> Iterator[ToolCall]:
+def _iterate_probes(specs: Sequence[ToolSpec]) -> Iterator[ToolCall]:
     """Yield calls with odd arguments that their schema accepts: the gateway would ask for the refusal of each."""
     schemas = Schemas()
     for spec in specs:
@@ -161,17 +161,17 @@ def _probes(specs: Sequence[ToolSpec]) -> Iterator[ToolCall]:
             fits = (value for value in choices if _fits(schemas, spec, name, value))
             usual[name] = next(fits, None)
         for arguments in (usual, *({**usual, name: value} for name in properties for value in _VALUES)):
-            if schemas.problem(spec, arguments) is None:
+            if schemas.find_problem(spec, arguments) is None:
                 yield ToolCall(id="call_1", tool=spec.name, arguments=arguments)
 
 
 def _fits(schemas: Schemas, spec: ToolSpec, name: str, value: object) -> bool:
     """Return whether the schema has nothing against this value at its place."""
-    problem = schemas.problem(spec, {name: value}) or ""
+    problem = schemas.find_problem(spec, {name: value}) or ""
     return not any(one.startswith((f"{name}:", f"{name}.")) for one in problem.split("; "))
 
 
-async def _refusal(one: Subject, source: ToolSource, call: ToolCall, state: Callable[[], object]) -> str | None:
+async def _check_refusal(one: Subject, source: ToolSource, call: ToolCall, state: Callable[[], object]) -> str | None:
     """Return the refusal of a call, after every rule that holds for all of them."""
     exchange, before, seen = make_exchange(), deepcopy(call.arguments), state()
     shown = f"the refusal of {str(call.arguments)[:200]}"
@@ -194,12 +194,12 @@ async def _refusal(one: Subject, source: ToolSource, call: ToolCall, state: Call
 
 
 async def _check_refused(one: Subject, source: ToolSource, call: ToolCall, state: Callable[[], object]) -> None:
-    refusal = await _refusal(one, source, call, state)
+    refusal = await _check_refusal(one, source, call, state)
     if refusal is None:
         found = f"{call.arguments} is not refused"
         one.fail("refuses what can never succeed", found, "return the reason in `refusal`", at=source.refusal)
     before = state()
-    result = await _result(one, source, call)
+    result = await _check_result(one, source, call)
     if result != ToolResult(refusal, ok=False):
         found = f"{call.arguments} is refused with {refusal!r}, and `call` returned {result}"
         instead = (
@@ -212,17 +212,17 @@ async def _check_refused(one: Subject, source: ToolSource, call: ToolCall, state
 
 
 async def _check_call(one: Subject, source: ToolSource, call: ToolCall, state: Callable[[], object]) -> None:
-    if (refusal := await _refusal(one, source, call, state)) is not None:
+    if (refusal := await _check_refusal(one, source, call, state)) is not None:
         found = f"{call.arguments} is refused: {refusal}"
         one.fail("lets possible calls through", found, "correct `refusal`, or the test", at=source.refusal)
     before = deepcopy(call.arguments)
-    await _result(one, source, call)
+    await _check_result(one, source, call)
     if call.arguments != before:
         found = f"{before} became {call.arguments}"
         one.fail("does not change its arguments", found, "work on a copy", at=source.call)
 
 
-async def _result(one: Subject, source: ToolSource, call: ToolCall) -> ToolResult:
+async def _check_result(one: Subject, source: ToolSource, call: ToolCall) -> ToolResult:
     try:
         result: Any = await source.call(call, make_exchange())
     except Exception as error:

@@ -45,14 +45,14 @@ class Subject:
     def fail(self, rule: str, found: str, instead: str, *, at: object = None) -> NoReturn:
         """Raise ContractError: the rule, the place, the finding, the next step."""
         __tracebackhide__ = True  # of pytest: the text is complete
-        where = _place(self.plugin.build if at is None else at)
+        where = _describe_place(self.plugin.build if at is None else at)
         raise ContractError(
             f"{self.kind} {self.name!r} at {where} breaks the rule {rule!r}: {found}. "
             f"To fix it: {instead} (docs/plugins.md)."
         )
 
 
-def subject(
+def load_subject(
     kind: PluginKind, plugin: str | Plugin[Any, Any], config: Mapping[str, object] | None, folder: Path | None
 ) -> Subject:
     """Find a plugin as the gateway does, check its `Config`, and read the test's configuration with it."""
@@ -77,12 +77,12 @@ def check_config(kind: PluginKind, name: str, plugin: Plugin[Any, Any]) -> None:
 
     Raises ContractError.
     """
-    from pydantic import BaseModel  # see `subject`
+    from pydantic import BaseModel  # see `load_subject`
 
     config, one = plugin.config, Subject(kind, name, plugin, None)
     if not (isinstance(config, type) and issubclass(config, BaseModel)):
         one.fail("Config is a pydantic model", f"it is {config!r}", "derive Config from pydantic.BaseModel")
-    for model in _models(config):
+    for model in _iterate_models(config):
         if model.model_config.get("extra") != "forbid":
             found = f"{model.__name__} ignores unknown keys"
             one.fail("unknown keys are errors", found, 'set model_config = ConfigDict(extra="forbid")', at=model)
@@ -118,18 +118,18 @@ async def _await_work(work: Callable[[], Awaitable[T]]) -> T:
     return await work()
 
 
-def _models(config: "type[BaseModel]") -> "list[type[BaseModel]]":
+def _iterate_models(config: "type[BaseModel]") -> "list[type[BaseModel]]":
     """Return a model and the sections in it."""
-    from pydantic import BaseModel  # see `subject`
+    from pydantic import BaseModel  # see `load_subject`
 
     found = [config]
     for field in config.model_fields.values():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += _models(field.annotation)
+            found += _iterate_models(field.annotation)
     return found
 
 
-def _place(at: object) -> str:
+def _describe_place(at: object) -> str:
     """Return `FILE:LINE, NAME` of a function, a class or an object of one."""
     named = at if inspect.isroutine(at) or inspect.isclass(at) else type(at)
     name = getattr(named, "__qualname__", repr(named))

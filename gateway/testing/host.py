@@ -27,7 +27,7 @@ class FakeTools:
         self.n_asked += 1
         return [spec for spec in self.specs if exchange.steering.allows(spec.name)]
 
-    def services(self) -> Sequence[Service]:
+    def list_services(self) -> Sequence[Service]:
         return self.running
 
 
@@ -43,7 +43,7 @@ class FakePrompts:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def text(self, prompt_id: str, *, tenant: str) -> str | None:
+    async def read_text(self, prompt_id: str, *, tenant: str) -> str | None:
         del tenant  # all tenants have the same
         await self.gate.wait()
         return self.texts.get(prompt_id)
@@ -82,7 +82,7 @@ class FakeRuns:
     def __init__(self) -> None:
         self.limits: list[LoopLimits] = []
 
-    def stage(self, limits: LoopLimits) -> Stage:
+    def build_stage(self, limits: LoopLimits) -> Stage:
         self.limits.append(limits)
         return _call_next
 

@@ -42,7 +42,7 @@ class LocalGateway:
         )
         await self.gateway.start()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self.gateway.connection_factory(DATA), self.host, 0, backlog=4096)
+        self._server = await loop.create_server(self.gateway.get_connection_factory(DATA), self.host, 0, backlog=4096)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -30,9 +30,9 @@ class Message:
         """Return the headers: names as sent, values without the white space around them, in order and with repeats."""
         return split_head(self.raw_head)[1]
 
-    def values(self, name: bytes) -> list[bytes]:
+    def list_values(self, name: bytes) -> list[bytes]:
         """Return the values of every `name` header, whatever its case."""
-        return values(self.headers, name)
+        return list_values(self.headers, name)
 
     @property
     def payload(self) -> bytes:
@@ -45,14 +45,14 @@ class Message:
 
     @cached_property
     def _start_line(self) -> tuple[bytes, bytes, bytes]:
-        return _words(self.raw_head)
+        return _split_start_line(self.raw_head)
 
     @cached_property
     def _content(self) -> tuple[bytes, tuple[Header, ...]]:
         if not is_chunked(self.headers) or not self.raw_body:
             return self.raw_body, ()
         payload, trailers, _rest = dechunk(self.raw_body)
-        return payload, tuple(_field(line) for line in trailers)
+        return payload, tuple(_read_field(line) for line in trailers)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Response(Message):
 
     @property
     def status(self) -> int:
-        return status(self.raw_head)
+        return read_status(self.raw_head)
 
     @property
     def reason(self) -> bytes:
@@ -96,17 +96,17 @@ def split_head(head: bytes) -> tuple[bytes, tuple[Header, ...]]:
     if not head.endswith(b"\r\n\r\n"):
         raise ValueError(f"a head ends in CRLFCRLF, this one in {head[-16:]!r}")
     start_line, *lines = head[:-4].split(b"\r\n")
-    return start_line, tuple(_field(line) for line in lines)
+    return start_line, tuple(_read_field(line) for line in lines)
 
 
-def values(headers: Iterable[Header], name: bytes) -> list[bytes]:
+def list_values(headers: Iterable[Header], name: bytes) -> list[bytes]:
     """Return the values of every header called `name`, whatever its case."""
     return [value for key, value in headers if key.lower() == name.lower()]
 
 
-def status(head: bytes) -> int:
+def read_status(head: bytes) -> int:
     """Return the status code of an answer's head."""
-    _version, code, _reason = _words(head)
+    _version, code, _reason = _split_start_line(head)
     if not re.fullmatch(rb"[1-9][0-9][0-9]", code):
         raise ValueError(f"no status code in {head[:64]!r}")
     return int(code)
@@ -114,21 +114,21 @@ def status(head: bytes) -> int:
 
 def is_chunked(headers: Iterable[Header]) -> bool:
     """Return whether the last transfer coding is chunked."""
-    codings = b",".join(values(headers, b"transfer-encoding")).split(b",")
+    codings = b",".join(list_values(headers, b"transfer-encoding")).split(b",")
     return codings[-1].strip(b" \t").lower() == b"chunked"
 
 
-def content_length(headers: Iterable[Header]) -> int | None:
+def read_content_length(headers: Iterable[Header]) -> int | None:
     """Return the one Content-Length, or None; two different ones or odd digits are an error."""
-    stated = set(values(headers, b"content-length"))
+    stated = set(list_values(headers, b"content-length"))
     if not stated:
         return None
     if len(stated) > 1 or not _DIGITS.fullmatch(value := stated.pop()):
-        raise ValueError(f"not one plain Content-Length: {values(headers, b'content-length')!r}")
+        raise ValueError(f"not one plain Content-Length: {list_values(headers, b'content-length')!r}")
     return int(value)
 
 
-def chunk_size(line: bytes) -> int:
+def read_chunk_size(line: bytes) -> int:
     """Return the size in a chunk-size line, without its CRLF; extensions are passed over."""
     found = _CHUNK_SIZE.fullmatch(line)
     if found is None:
@@ -139,27 +139,27 @@ def chunk_size(line: bytes) -> int:
 def dechunk(raw: bytes) -> tuple[bytes, list[bytes], bytes]:
     """Return (payload, trailer lines, rest after the body) of a chunked body; ValueError if it is broken or cut off."""
     payload, trailers = bytearray(), []
-    line, at = _line(raw, 0, "a chunk-size line")
-    while size := chunk_size(line):
+    line, at = _read_line(raw, 0, "a chunk-size line")
+    while size := read_chunk_size(line):
         if raw[at + size : at + size + 2] != b"\r\n":
             raise ValueError(f"the body ends inside a chunk of {size} bytes, or the chunk does not end in CRLF")
         payload += raw[at : at + size]
-        line, at = _line(raw, at + size + 2, "a chunk-size line")
-    line, at = _line(raw, at, "the trailers")
+        line, at = _read_line(raw, at + size + 2, "a chunk-size line")
+    line, at = _read_line(raw, at, "the trailers")
     while line:
         trailers.append(line)
-        line, at = _line(raw, at, "the trailers")
+        line, at = _read_line(raw, at, "the trailers")
     return bytes(payload), trailers, raw[at:]
 
 
-def differences(sent: bytes, got: bytes, *, may_differ: frozenset[bytes] = frozenset()) -> list[str]:
+def describe_differences(sent: bytes, got: bytes, *, may_differ: frozenset[bytes] = frozenset()) -> list[str]:
     """Return in words how the received message differs from the one sent; [] means byte for byte the same.
 
     Compared are the start line, the header lines (name, case, white space, order, repeats, value) but for the names in
     `may_differ` (lower case), and the body with its chunk framing and trailers.
     """
-    (start_sent, lines_sent, body_sent), (start_got, lines_got, body_got) = _cut(sent), _cut(got)
-    kept_sent, kept_got = ([x for x in lines if _name(x) not in may_differ] for lines in (lines_sent, lines_got))
+    (start_sent, lines_sent, body_sent), (start_got, lines_got, body_got) = _cut_excerpt(sent), _cut_excerpt(got)
+    kept_sent, kept_got = ([x for x in lines if _read_name(x) not in may_differ] for lines in (lines_sent, lines_got))
     found = [] if start_sent == start_got else [f"start line: sent {start_sent!r}, got {start_got!r}"]
     if kept_sent != kept_got:
         missing = [line for line in kept_sent if line not in kept_got]
@@ -168,11 +168,11 @@ def differences(sent: bytes, got: bytes, *, may_differ: frozenset[bytes] = froze
         found.append(f"header lines: {detail}")
     if body_sent != body_got:
         found.append(_describe_difference("body", body_sent, body_got))
-        found.extend(_chunked_difference(body_sent, body_got))
+        found.extend(_describe_chunked_difference(body_sent, body_got))
     return found
 
 
-def _cut(message: bytes) -> tuple[bytes, list[bytes], bytes]:
+def _cut_excerpt(message: bytes) -> tuple[bytes, list[bytes], bytes]:
     head, end, body = message.partition(b"\r\n\r\n")
     if not end:
         raise ValueError(f"no end of head in {message[:64]!r}")
@@ -180,7 +180,7 @@ def _cut(message: bytes) -> tuple[bytes, list[bytes], bytes]:
     return start_line, lines, body
 
 
-def _chunked_difference(sent: bytes, got: bytes) -> list[str]:
+def _describe_chunked_difference(sent: bytes, got: bytes) -> list[str]:
     """Return the cause of a difference of two chunked bodies: framing alone, payload, trailers."""
     try:
         (payload_sent, trailers_sent, _), (payload_got, trailers_got, _) = dechunk(sent), dechunk(got)
@@ -199,18 +199,18 @@ def _describe_difference(what: str, sent: bytes, got: bytes) -> str:
     return f"{what}: {len(sent)} bytes sent, {len(got)} got, apart at {at}: {sent[around]!r} and {got[around]!r}"
 
 
-def _name(line: bytes) -> bytes:
+def _read_name(line: bytes) -> bytes:
     return line.partition(b":")[0].lower()
 
 
-def _field(line: bytes) -> Header:
+def _read_field(line: bytes) -> Header:
     name, colon, value = line.partition(b":")
     if not colon or not name or name.strip(b" \t") != name:
         raise ValueError(f"not a header line: {line[:64]!r}")
     return name, value.strip(b" \t")
 
 
-def _words(head: bytes) -> tuple[bytes, bytes, bytes]:
+def _split_start_line(head: bytes) -> tuple[bytes, bytes, bytes]:
     """Return the three words of a start line; the third (a reason) may be empty or hold spaces."""
     line = head.partition(b"\r\n")[0]
     first, _, rest = line.partition(b" ")
@@ -220,7 +220,7 @@ def _words(head: bytes) -> tuple[bytes, bytes, bytes]:
     return first, second, third
 
 
-def _line(raw: bytes, at: int, what: str) -> tuple[bytes, int]:
+def _read_line(raw: bytes, at: int, what: str) -> tuple[bytes, int]:
     end = raw.find(b"\r\n", at)
     if end < 0:
         raise ValueError(f"the body ends inside {what}: {raw[at : at + 32]!r}")

@@ -11,7 +11,7 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
 from gateway.testing.messages import Request
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 
 #: The dialect in which the gateway calls models.
@@ -34,19 +34,19 @@ class ScriptedModel:
         self.requests: list[Json] = []
         self.n_released = 0
         self._answers = answers
-        self._upstream = FakeUpstream(serve(self._response))
+        self._upstream = FakeUpstream(serve(self._build_response))
 
     def __repr__(self) -> str:
         return f"<ScriptedModel {len(self._answers)} answers, {self._n_asked} of them used>"
 
     async def __call__(self, exchange: Exchange) -> Reply:
         self.exchanges.append(exchange)
-        said = self._next()
+        said = self._take_next()
         if isinstance(said, Exception):
             raise said
 
         async def stream(emit: Emit) -> None:
-            for one in _chunks(said):
+            for one in _list_chunks(said):
                 if (pause := emit(one)) is not None:
                     await pause()
 
@@ -70,7 +70,7 @@ class ScriptedModel:
     def _n_asked(self) -> int:
         return len(self.exchanges) + len(self.requests)
 
-    def _next(self) -> Answer:
+    def _take_next(self) -> Answer:
         if self._n_asked > len(self._answers):
             raise AssertionError(
                 f"the model got request {self._n_asked} and the test scripted {len(self._answers)} answers: "
@@ -81,21 +81,21 @@ class ScriptedModel:
     async def _release(self) -> None:
         self.n_released += 1
 
-    def _response(self, request: Request) -> bytes:
+    def _build_response(self, request: Request) -> bytes:
         body: Json = json.loads(request.payload)
         self.requests.append(body)
-        said = self._next()
+        said = self._take_next()
         if isinstance(said, Exception):
             error = {"error": {"message": str(said), "type": "server_error"}}
-            return answer(500, json.dumps(error).encode(), [("Content-Type", "application/json")])
+            return build_answer(500, json.dumps(error).encode(), [("Content-Type", "application/json")])
         asked = _CHAT.parse(request.payload, needs_model=False)
-        written = _CHAT.answer(asked, run_id=f"run_{self._n_asked}", created_s=0.0)
+        written = _CHAT.build_writer(asked, run_id=f"run_{self._n_asked}", created_s=0.0)
         if not asked.streams:
-            return answer(200, written.whole(_chunks(said)), [("Content-Type", "application/json")])
-        frames = written.stream()
-        parts = [frames.first(), *map(frames.frames, _chunks(said)), frames.finish()]
+            return build_answer(200, written.build_whole(_list_chunks(said)), [("Content-Type", "application/json")])
+        frames = written.build_stream_writer()
+        parts = [frames.build_first_frame(), *map(frames.build_frames, _list_chunks(said)), frames.finish()]
         headers = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
-        return head(200, headers) + b"".join(map(chunk, parts)) + LAST_CHUNK
+        return build_head(200, headers) + b"".join(map(build_chunk, parts)) + LAST_CHUNK
 
 
 def make_exchange(*messages: str | Json, body: Json | None = None, **facts: object) -> Exchange:
@@ -124,5 +124,5 @@ async def collect_answer(stage: Stage, exchange: Exchange, model: Handler) -> li
     return chunks
 
 
-def _chunks(said: str | Sequence[Chunk]) -> Sequence[Chunk]:
+def _list_chunks(said: str | Sequence[Chunk]) -> Sequence[Chunk]:
     return (said,) if isinstance(said, str) else said

@@ -28,12 +28,12 @@ def list_processes() -> dict[int, Process]:
     return {process.pid: process for process in found if process is not None}
 
 
-def living_process(pid: int) -> Process | None:
+def find_living_process(pid: int) -> Process | None:
     """Return the process `pid`, or None if it has ended."""
     return _read(pid)
 
 
-def family(leader: Process) -> set[Process]:
+def list_family(leader: Process) -> set[Process]:
     """Return `leader`, its descendants, and the processes left of the session that it led."""
     table = list_processes()
     if table.get(leader.pid, leader).started != leader.started:
@@ -44,7 +44,7 @@ def family(leader: Process) -> set[Process]:
     return {table[number] for number in members}
 
 
-def still_living(processes: Iterable[Process]) -> list[Process]:
+def list_living(processes: Iterable[Process]) -> list[Process]:
     """Return the ones of `processes` that have not ended, in the order of their numbers."""
     same = (p for p in processes if (now := _read(p.pid)) is not None and now.started == p.started)
     return sorted(same, key=lambda process: process.pid)

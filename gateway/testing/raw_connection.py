@@ -13,11 +13,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from gateway.testing.messages import Request, Response, dechunk, differences, split_head, status
+from gateway.testing.messages import Request, Response, dechunk, describe_differences, read_status, split_head
 from gateway.testing.raw_reader import HEAD_END, ReceiveBuffer
 from gateway.testing.streams import PlainStream, Stream, TlsStream, require_loopback
 
-__all__ = ["PEER_LEFT", "Ended", "Peer", "Request", "Response", "connect", "dechunk", "differences", "split_head"]
+__all__ = [
+    "PEER_LEFT",
+    "Ended",
+    "Peer",
+    "Request",
+    "Response",
+    "connect",
+    "dechunk",
+    "describe_differences",
+    "split_head",
+]
 
 Ended = Literal["open", "eof", "reset", "closed"]
 
@@ -130,7 +140,7 @@ class Peer:
         """Read the final answer to a `method` request; the 1xx heads before it are collected, 101 is final."""
         async with self._within("a response", timeout_s):
             informational: list[bytes] = []
-            while (code := status(head := await self._incoming.take_until(HEAD_END))) < 200 and code != 101:
+            while (code := read_status(head := await self._incoming.take_until(HEAD_END))) < 200 and code != 101:
                 informational.append(head)
             return Response(head, await self._incoming.take_body(head, method=method), tuple(informational))
 

@@ -6,7 +6,7 @@ No limits of time here, `Peer` sets them. A FIN where bytes are due raises EOFEr
 import hashlib
 from typing import Final
 
-from gateway.testing.messages import chunk_size, content_length, is_chunked, split_head, status
+from gateway.testing.messages import is_chunked, read_chunk_size, read_content_length, read_status, split_head
 from gateway.testing.streams import Stream
 
 HEAD_END: Final = b"\r\n\r\n"
@@ -43,14 +43,14 @@ class ReceiveBuffer:
 
     async def take(self, n: int) -> bytes:
         while len(self._unread) < n:
-            await self._need(f"{n} bytes")
+            await self._require_bytes(f"{n} bytes")
         return self._take_unread(n)
 
     async def take_until(self, token: bytes) -> bytes:
         searched = 0
         while (at := self._unread.find(token, searched)) < 0:
             searched = max(0, len(self._unread) - len(token) + 1)
-            await self._need(f"{token!r}")
+            await self._require_bytes(f"{token!r}")
         return self._take_unread(at + len(token))
 
     async def take_some(self) -> bytes:
@@ -69,7 +69,7 @@ class ReceiveBuffer:
         while n > len(self._unread):
             n -= len(self._unread)
             self._unread.clear()
-            await self._need(f"{n} more bytes")
+            await self._require_bytes(f"{n} more bytes")
         del self._unread[:n]
 
     async def drop_rest(self) -> None:
@@ -82,11 +82,11 @@ class ReceiveBuffer:
         """Return the raw body that belongs to `head`, of a request, or of an answer to a `method` request."""
         _start_line, headers = split_head(head)
         is_response = head.startswith(b"HTTP/")
-        if is_response and _is_bodiless(status(head), method):
+        if is_response and _is_bodiless(read_status(head), method):
             return b""
         if is_chunked(headers):
             return await self._take_chunked()
-        if (length := content_length(headers)) is not None:
+        if (length := read_content_length(headers)) is not None:
             return await self.take(length)
         return await self.take_rest() if is_response else b""
 
@@ -95,7 +95,7 @@ class ReceiveBuffer:
         while True:
             line = await self.take_until(b"\r\n")
             raw += line
-            if (size := chunk_size(line[:-2])) == 0:
+            if (size := read_chunk_size(line[:-2])) == 0:
                 break
             chunk = await self.take(size + 2)
             if not chunk.endswith(b"\r\n"):
@@ -106,7 +106,7 @@ class ReceiveBuffer:
             raw += line
         return bytes(raw)
 
-    async def _need(self, what: str) -> None:
+    async def _require_bytes(self, what: str) -> None:
         if not await self.fill():
             raise EOFError(f"the other side ended the connection before {what} came: {self}")
 

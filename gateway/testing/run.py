@@ -159,12 +159,12 @@ class GatewayProcess:
         address = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         listen = () if self._listens_by_config else ("--listen", address)
         arguments = ("run", "-c", str(self.folder / "gateway.yaml"), *listen, *self._args)
-        with self._path("stdout").open("ab") as stdout, self._path("stderr").open("ab") as stderr:
+        with self._build_path("stdout").open("ab") as stdout, self._build_path("stderr").open("ab") as stderr:
             self._process = await self._starter(
                 (*self._command, *arguments), env=self._env, stdout=stdout.fileno(), stderr=stderr.fileno()
             )
-        self._leader = processes.living_process(self._process.pid)
-        await self._until_ready(self._process)
+        self._leader = processes.find_living_process(self._process.pid)
+        await self._wait_until_ready(self._process)
 
     def signal(self, number: signal.Signals) -> None:
         self._remember_family()
@@ -196,7 +196,7 @@ class GatewayProcess:
                 await self.wait(self._limits.stop_s)
             except TimeoutError as error:
                 late = str(error)
-        left = await self._leftovers(grace_s=0.0 if late else self._limits.leftovers_s)
+        left = await self._find_leftovers(grace_s=0.0 if late else self._limits.leftovers_s)
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -205,15 +205,15 @@ class GatewayProcess:
             names = ", ".join(f"{process.pid} {process.name!r}" for process in left)
             raise AssertionError(f"SIGTERM did not end everything, killed: {names}. {late or self._report()}")
 
-    def stdout_text(self) -> str:
+    def read_stdout(self) -> str:
         """Return its stdout so far."""
-        return self._text("stdout")
+        return self._read_text("stdout")
 
-    def stderr_text(self) -> str:
+    def read_stderr(self) -> str:
         """Return its stderr so far."""
-        return self._text("stderr")
+        return self._read_text("stderr")
 
-    async def _until_ready(self, process: ProcessHandle) -> None:
+    async def _wait_until_ready(self, process: ProcessHandle) -> None:
         try:
             async with asyncio.timeout(self._limits.ready_s):
                 while not await self._is_ready():
@@ -236,13 +236,13 @@ class GatewayProcess:
 
     def _remember_family(self) -> None:
         if self._leader is not None:
-            self._family |= processes.family(self._leader)
+            self._family |= processes.list_family(self._leader)
 
-    async def _leftovers(self, *, grace_s: float) -> list[processes.Process]:
+    async def _find_leftovers(self, *, grace_s: float) -> list[processes.Process]:
         """Return the processes left of the family; children of a process that just exited get a moment to exit."""
         self._remember_family()
         waited_s = 0.0
-        while (left := processes.still_living(self._family)) and waited_s < grace_s:
+        while (left := processes.list_living(self._family)) and waited_s < grace_s:
             await asyncio.sleep(_POLL_S)
             waited_s += _POLL_S
         return left
@@ -251,7 +251,7 @@ class GatewayProcess:
         try:
             await self.stop()
         finally:
-            self._output = {"stdout": self.stdout_text(), "stderr": self.stderr_text()}
+            self._output = {"stdout": self.read_stdout(), "stderr": self.read_stderr()}
             folder, self._folder = self.folder, None
             shutil.rmtree(folder)
 
@@ -260,15 +260,15 @@ class GatewayProcess:
             raise RuntimeError("this GatewayProcess was never started: use it with `async with`")
         return self._process
 
-    def _path(self, stream: str) -> Path:
+    def _build_path(self, stream: str) -> Path:
         return self.folder / f"{stream}.txt"
 
-    def _text(self, stream: str) -> str:
+    def _read_text(self, stream: str) -> str:
         if self._folder is None:
             return self._output[stream]
-        path = self._path(stream)
+        path = self._build_path(stream)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def _report(self) -> str:
-        tails = (f"{name}:\n{self._text(name)[-_TAIL_CHARACTERS:]}" for name in ("stdout", "stderr"))
+        tails = (f"{name}:\n{self._read_text(name)[-_TAIL_CHARACTERS:]}" for name in ("stdout", "stderr"))
         return f"returncode {self.returncode}, " + "\n".join(tails)

@@ -4,7 +4,7 @@ import http.client
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from gateway.testing.messages import Request, content_length, is_chunked, split_head, status, values
+from gateway.testing.messages import Request, is_chunked, list_values, read_content_length, read_status, split_head
 from gateway.testing.raw_connection import Peer
 
 Text = str | bytes
@@ -14,57 +14,60 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-def head(code: int, headers: Headers = (), *, reason: str | None = None) -> bytes:
+def build_head(code: int, headers: Headers = (), *, reason: str | None = None) -> bytes:
     """Return a head with exactly these headers; nothing is added."""
     if reason is None:
         reason = http.client.responses.get(code, "")
-    lines = [f"HTTP/1.1 {code} {reason}".encode(), *(_raw(name) + b": " + _raw(value) for name, value in headers)]
+    lines = [
+        f"HTTP/1.1 {code} {reason}".encode(),
+        *(_encode_text(name) + b": " + _encode_text(value) for name, value in headers),
+    ]
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def answer(status: int = 200, body: bytes = b"", headers: Headers = (), *, chunked: bool = False) -> bytes:
+def build_answer(status: int = 200, body: bytes = b"", headers: Headers = (), *, chunked: bool = False) -> bytes:
     """Return a response: these headers, then Content-Length or, `chunked`, one chunk; 1xx, 204, 304: no framing.
 
     A Content-Length or Transfer-Encoding among the headers is believed, and the body is sent as it is.
     """
     given = list(headers)
-    names = {_raw(name).lower() for name, _ in given}
+    names = {_encode_text(name).lower() for name, _ in given}
     if status < 200 or status in (204, 304) or names & {b"content-length", b"transfer-encoding"}:
-        return head(status, given) + body
+        return build_head(status, given) + body
     if chunked:
-        return head(status, [*given, ("Transfer-Encoding", "chunked")]) + chunk(body) + LAST_CHUNK
-    return head(status, [*given, ("Content-Length", str(len(body)))]) + body
+        return build_head(status, [*given, ("Transfer-Encoding", "chunked")]) + build_chunk(body) + LAST_CHUNK
+    return build_head(status, [*given, ("Content-Length", str(len(body)))]) + body
 
 
-def ok(body: bytes = b'{"ok":true}') -> bytes:
+def build_ok_answer(body: bytes = b'{"ok":true}') -> bytes:
     """Return a 200 answer with a JSON body."""
-    return answer(200, body, [("Content-Type", "application/json")])
+    return build_answer(200, body, [("Content-Type", "application/json")])
 
 
-def chunk(data: bytes) -> bytes:
+def build_chunk(data: bytes) -> bytes:
     """Return `data` as one chunk; empty data gives no bytes, since an empty chunk would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
-def event(data: Text) -> bytes:
+def build_event(data: Text) -> bytes:
     """Return one server-sent event of one line of data."""
-    return b"data: " + _raw(data) + b"\n\n"
+    return b"data: " + _encode_text(data) + b"\n\n"
 
 
-def sse(events: Iterable[bytes]) -> bytes:
+def build_event_stream(events: Iterable[bytes]) -> bytes:
     """Return the chunked body of an event stream: a chunk per event and the last chunk. Events end in a blank line."""
     body = bytearray()
     for one in events:
         if not one.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             raise ValueError(f"an event ends in a blank line, not so {one!r}: use event(data) to make one")
-        body += chunk(one)
+        body += build_chunk(one)
     return bytes(body) + LAST_CHUNK
 
 
-def sse_answer(events: Iterable[bytes], headers: Headers = ()) -> bytes:
-    """Return a whole 200 response with `sse(events)` as its body."""
+def build_event_stream_answer(events: Iterable[bytes], headers: Headers = ()) -> bytes:
+    """Return a whole 200 response with `build_event_stream(events)` as its body."""
     framing = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
-    return head(200, [*headers, *framing]) + sse(events)
+    return build_head(200, [*headers, *framing]) + build_event_stream(events)
 
 
 def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awaitable[None]]:
@@ -74,11 +77,11 @@ def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awai
     that announces it, that only a close can end, or to a request that demands it.
     """
 
-    async def script(peer: Peer) -> None:
+    async def run_script(peer: Peer) -> None:
         persistent = True
         while persistent:
             request_head = await peer.read_head(timeout_s=None)
-            if values(split_head(request_head)[1], b"expect") == [b"100-continue"]:
+            if list_values(split_head(request_head)[1], b"expect") == [b"100-continue"]:
                 await peer.send(CONTINUE)
             request = await peer.finish_request(request_head, timeout_s=None)
             reply = response if isinstance(response, bytes) else response(request)
@@ -86,18 +89,18 @@ def serve(response: bytes | Callable[[Request], bytes]) -> Callable[[Peer], Awai
             await peer.send(reply_head if request.method == b"HEAD" else reply, timeout_s=None)
             persistent = _keeps_alive(request, reply_head)
 
-    return script
+    return run_script
 
 
 def _keeps_alive(request: Request, reply_head: bytes) -> bool:
     _start_line, headers = split_head(reply_head)
-    options = b",".join(request.values(b"connection") + values(headers, b"connection")).lower()
+    options = b",".join(request.list_values(b"connection") + list_values(headers, b"connection")).lower()
     if b"close" in options or request.version != b"HTTP/1.1":
         return False
-    if request.method == b"HEAD" or (code := status(reply_head)) in (204, 304):
+    if request.method == b"HEAD" or (code := read_status(reply_head)) in (204, 304):
         return True
-    return code != 101 and (is_chunked(headers) or content_length(headers) is not None)
+    return code != 101 and (is_chunked(headers) or read_content_length(headers) is not None)
 
 
-def _raw(text: Text) -> bytes:
+def _encode_text(text: Text) -> bytes:
     return text if isinstance(text, bytes) else text.encode("latin-1")

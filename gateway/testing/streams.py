@@ -56,7 +56,7 @@ class PlainStream:
             try:
                 return self._sock.recv(BLOCK_BYTES)
             except BlockingIOError:
-                await self._ready("read")
+                await self._wait_until_ready("read")
 
     async def send(self, data: bytes | memoryview) -> None:
         """Hand all of `data` to the kernel, at the pace at which the other side reads."""
@@ -67,7 +67,7 @@ class PlainStream:
             if taken := self.send_now(rest):
                 rest = rest[taken:]
             else:
-                await self._ready("write")
+                await self._wait_until_ready("write")
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
         """Send without waiting; return how many bytes the kernel took."""
@@ -95,7 +95,7 @@ class PlainStream:
             loop = waiter.get_loop()
             (loop.remove_reader if direction == "read" else loop.remove_writer)(self._sock)
             if not waiter.done():
-                waiter.set_exception(_closed_by_us())
+                waiter.set_exception(_build_closed_error())
         self._sock.close()
 
     def reset(self) -> None:
@@ -106,9 +106,9 @@ class PlainStream:
 
     def _require_open(self) -> None:
         if self.closed:
-            raise _closed_by_us()
+            raise _build_closed_error()
 
-    async def _ready(self, direction: Literal["read", "write"]) -> None:
+    async def _wait_until_ready(self, direction: Literal["read", "write"]) -> None:
         if direction in self._waiting:
             raise RuntimeError(f"two tasks {direction} one connection at once: let one task own each direction")
         loop = asyncio.get_running_loop()
@@ -230,5 +230,5 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _closed_by_us() -> ConnectionAbortedError:
+def _build_closed_error() -> ConnectionAbortedError:
     return ConnectionAbortedError("this side has closed the connection: nothing can be read or sent any more")

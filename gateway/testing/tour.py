@@ -69,12 +69,12 @@ class _LeftOutError(Exception):
     """A step that needs what is not installed here; the text names it."""
 
 
-async def tour() -> int:
+async def run_tour() -> int:
     """Run the steps; return the exit code: 0 if each went as it should."""
     with tempfile.TemporaryDirectory(prefix="twolane-demo-") as name:
         async with GatewayProcess(json.dumps(_prepare_config(Path(name)))) as gateway:
             _print(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
-            outcomes = [await _outcome(title, step(gateway)) for title, step in _STEPS.items()]
+            outcomes = [await _run_step(title, step(gateway)) for title, step in _STEPS.items()]
     count = {outcome: outcomes.count(outcome) for outcome in ("done", "left out", "failed")}
     shown = ", ".join(f"{n} {outcome}" for outcome, n in count.items() if n)
     _print(f"\nOf {len(outcomes)} steps: {shown}.")
@@ -104,7 +104,7 @@ def _prepare_config(folder: Path) -> dict[str, object]:
     }
 
 
-async def _outcome(title: str, step: Coroutine[object, object, bool]) -> Literal["done", "left out", "failed"]:
+async def _run_step(title: str, step: Coroutine[object, object, bool]) -> Literal["done", "left out", "failed"]:
     _print(f"\n{title}")
     try:
         return "done" if await step else "failed"
@@ -116,46 +116,46 @@ async def _outcome(title: str, step: Coroutine[object, object, bool]) -> Literal
         return "failed"
 
 
-async def _passthrough(gateway: GatewayProcess) -> bool:
+async def _show_passthrough(gateway: GatewayProcess) -> bool:
     answer = await _post(gateway, PASSTHROUGH, "Hello!")
-    return "said" in _summary(answer) and not answer.values(b"x-context-run-id")
+    return "said" in _show_summary(answer) and not answer.list_values(b"x-context-run-id")
 
 
-async def _safe_tool(gateway: GatewayProcess) -> bool:
+async def _show_safe_tool(gateway: GatewayProcess) -> bool:
     answer = await _post(gateway, CONTEXT, 'tool file_operations {"operation": "read", "path": "note.txt"}')
-    return "Two lanes" in _summary(answer)
+    return "Two lanes" in _show_summary(answer)
 
 
-async def _several_rounds(gateway: GatewayProcess) -> bool:
+async def _show_several_rounds(gateway: GatewayProcess) -> bool:
     answer = await _post(
         gateway, CONTEXT, 'steps 3 tool execute_sql {"sql": "SELECT * FROM fruit WHERE price > $step"}'
     )
-    return "round 3" in _summary(answer)
+    return "round 3" in _show_summary(answer)
 
 
 async def _show_repair(gateway: GatewayProcess) -> bool:
     answer = await _post(gateway, CONTEXT, 'malformed 1 tool execute_sql {"sql": "SELECT count(*) FROM fruit"}')
-    return "rows" in _summary(answer)
+    return "rows" in _show_summary(answer)
 
 
-async def _sdk(gateway: GatewayProcess) -> bool:
+async def _show_sdk(gateway: GatewayProcess) -> bool:
     if importlib.util.find_spec("openai") is None:
         raise _LeftOutError(f"openai-python is not installed here ({_PIP} openai)")
     words = 'tool execute_sql {"sql": "SELECT name FROM fruit ORDER BY price"}'
     return "fig" in await _run_program(_SDK, gateway.base_url, words)
 
 
-async def _mcp_tool(gateway: GatewayProcess) -> bool:
+async def _show_mcp_tool(gateway: GatewayProcess) -> bool:
     if not _has_sdk():
         raise _LeftOutError(f"the SDK for MCP is not installed here ({_PIP} 'twolane[mcp]')")
     clock = await _wait_until_running(gateway, _SERVICE)
     _print(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
     held = await _post(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
-    approve = re.search(r"^approve ap_\w+ \w+$", _summary(held), re.MULTILINE)
-    return approve is not None and "+09:00" in _summary(await _post(gateway, CONTEXT, approve[0]))
+    approve = re.search(r"^approve ap_\w+ \w+$", _show_summary(held), re.MULTILINE)
+    return approve is not None and "+09:00" in _show_summary(await _post(gateway, CONTEXT, approve[0]))
 
 
-async def _mcp_client(gateway: GatewayProcess) -> bool:
+async def _show_mcp_client(gateway: GatewayProcess) -> bool:
     if not _has_sdk():
         raise _LeftOutError(f"the SDK for MCP is not installed here ({_PIP} 'twolane[mcp]')")
     printed = await _run_program(_MCP_CLIENT, gateway.base_url)
@@ -185,26 +185,26 @@ async def _wait_until_running(gateway: GatewayProcess, path: str) -> dict[str, A
         raise TimeoutError(f"{path} does not run after {_MCP_S:g} s: {service.get('error')}") from None
 
 
-async def _workflow(gateway: GatewayProcess) -> bool:
+async def _show_workflow(gateway: GatewayProcess) -> bool:
     if not _WORKFLOW.exists():
         raise _LeftOutError("the shipped workflows are not here, they are in the repository")
     answer = await _post(gateway, CONTEXT, "/table-report title=Fruit SELECT name, price FROM fruit ORDER BY price")
-    report = _summary(answer)
+    report = _show_summary(answer)
     return report.startswith("# Fruit") and "apple" in report
 
 
-async def _guardrails(gateway: GatewayProcess) -> bool:
+async def _show_guardrails(gateway: GatewayProcess) -> bool:
     """Send personal data twice, and the demo model returns what it got; then send a blocked phrase."""
     told = "Write to ann@example.com"
     first, again = [await _post(gateway, CONTEXT, told, "X-Context-Chain: guarded") for _ in range(2)]
-    cached = [answer.values(b"x-context-cache") for answer in (first, again)]
-    hidden = _summary(first)
+    cached = [answer.list_values(b"x-context-cache") for answer in (first, again)]
+    hidden = _show_summary(first)
     _print("   X-Context-Cache: " + ", then ".join(value.decode() for values in cached for value in values))
-    blocked = _summary(await _post(gateway, CONTEXT, "Tell me about Blue Heron", "X-Context-Chain: guarded"))
+    blocked = _show_summary(await _post(gateway, CONTEXT, "Tell me about Blue Heron", "X-Context-Chain: guarded"))
     return "[EMAIL_1]" in hidden and cached == [[b"miss"], [b"hit"]] and "rule of the gateway: projects" in blocked
 
 
-async def _metrics(gateway: GatewayProcess) -> bool:
+async def _show_metrics(gateway: GatewayProcess) -> bool:
     page = (await _get(gateway, "/metrics")).payload.decode()
     lines = [line for line in page.splitlines() if line.startswith(_METRICS)]
     for line in lines:
@@ -213,16 +213,16 @@ async def _metrics(gateway: GatewayProcess) -> bool:
 
 
 _STEPS = {
-    "1. Passthrough: /v1/chat/completions, byte for byte": _passthrough,
-    "2. A safe tool: the model reads a file by itself": _safe_tool,
-    "3. Several rounds: three queries, one answer": _several_rounds,
+    "1. Passthrough: /v1/chat/completions, byte for byte": _show_passthrough,
+    "2. A safe tool: the model reads a file by itself": _show_safe_tool,
+    "3. Several rounds: three queries, one answer": _show_several_rounds,
     "4. A malformed call, repaired: the model is told, and tries again": _show_repair,
-    "5. openai-python, streaming, unchanged but for its base URL": _sdk,
-    "6. A tool of an MCP server: no rule knows it, so a person is asked": _mcp_tool,
-    "7. A workflow, called by its name in the chat: a query, the model, a page": _workflow,
-    "8. The gateway as an MCP server: its client asks the person": _mcp_client,
-    "9. Guardrails and a cache: placeholders for personal data, a blocked phrase, an answer kept": _guardrails,
-    "10. Metrics of what happened": _metrics,
+    "5. openai-python, streaming, unchanged but for its base URL": _show_sdk,
+    "6. A tool of an MCP server: no rule knows it, so a person is asked": _show_mcp_tool,
+    "7. A workflow, called by its name in the chat: a query, the model, a page": _show_workflow,
+    "8. The gateway as an MCP server: its client asks the person": _show_mcp_client,
+    "9. Guardrails and a cache: placeholders for personal data, a blocked phrase, an answer kept": _show_guardrails,
+    "10. Metrics of what happened": _show_metrics,
 }
 
 
@@ -244,7 +244,7 @@ async def _send(gateway: GatewayProcess, request: bytes) -> Response:
         return await client.read_response(timeout_s=20)
 
 
-def _summary(answer: Response) -> str:
+def _show_summary(answer: Response) -> str:
     """Show and return the model's text; an error answer has no choices."""
     body = json.loads(answer.payload)
     text = body["choices"][0]["message"]["content"] if answer.status == 200 else body["error"]["message"]
@@ -262,4 +262,4 @@ def _print(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(tour()))
+    sys.exit(asyncio.run(run_tour()))

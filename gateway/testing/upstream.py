@@ -9,7 +9,7 @@ from typing import Self
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import KEEP_BYTES, PATIENCE_S, PEER_LEFT, Peer
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.streams import PlainStream, TlsStream, require_loopback
 
 Script = Callable[[Peer], Awaitable[None]]
@@ -38,7 +38,7 @@ class FakeUpstream:
         self.connections: list[Peer] = []  #: every connection accepted, in order, kept after it ended
         self.requests: list[Request] = []  #: every request read whole, over all connections, in order of arrival
         self.open_count = 0  #: connections that neither side has ended, as far as the scripts read
-        self._scripts = scripts or (serve(ok()),)
+        self._scripts = scripts or (serve(build_ok_answer()),)
         self._ssl = ssl
         self._rcvbuf = rcvbuf
         self._keep_bytes = keep_bytes
@@ -90,19 +90,19 @@ class FakeUpstream:
 
     async def wait_requests(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Request]:
         """Return the requests as soon as there are `n`."""
-        await self._until(lambda: len(self.requests) >= n, f"{n} requests", timeout_s)
+        await self._wait_until_done(lambda: len(self.requests) >= n, f"{n} requests", timeout_s)
         return self.requests
 
     async def wait_connections(self, n: int, *, timeout_s: float = PATIENCE_S) -> list[Peer]:
         """Return the connections as soon as there are `n`."""
-        await self._until(lambda: len(self.connections) >= n, f"{n} connections", timeout_s)
+        await self._wait_until_done(lambda: len(self.connections) >= n, f"{n} connections", timeout_s)
         return self.connections
 
     async def wait_open(self, n: int, *, timeout_s: float = PATIENCE_S) -> None:
         """Return as soon as exactly `n` connections are open; 0 finds a leak."""
-        await self._until(lambda: self.open_count == n, f"{n} open connections", timeout_s)
+        await self._wait_until_done(lambda: self.open_count == n, f"{n} open connections", timeout_s)
 
-    async def _until(self, reached: Callable[[], bool], what: str, timeout_s: float) -> None:
+    async def _wait_until_done(self, reached: Callable[[], bool], what: str, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 while not reached():

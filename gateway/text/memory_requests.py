@@ -112,7 +112,7 @@ class MemoryRequest:
     every: bool = False
 
 
-def memory_request(text: str, *, shown: Spans) -> MemoryRequest | None:
+def find_memory_request(text: str, *, shown: Spans) -> MemoryRequest | None:
     """Return the first request about memories in folded `text` that is not in one of the `shown` ranges."""
     if not mentions(text, _WORDS):
         return None

@@ -1,6 +1,6 @@
 """The text of the last user message, folded for matching, and the phrases found in it: linear time, no I/O.
 
-Positions in folded text map back to the text as it was written (`Folded.span`).
+Positions in folded text map back to the text as it was written (`FoldedText.find_original_span`).
 """
 
 import re
@@ -40,7 +40,7 @@ class FoldedText:
     starts: Sequence[int]
     ends: Sequence[int]
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def find_original_span(self, start: int, end: int) -> tuple[int, int]:
         """Return where the folded characters `start:end` (not empty) stand in the original."""
         return self.starts[start], self.ends[end - 1]
 
@@ -144,7 +144,7 @@ class Phrases:
         if len(self._automaton):
             self._automaton.make_automaton()
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def iterate_hits(self, text: str) -> Iterator[Hit]:
         """Yield the phrases in folded `text`, in the order of their ends."""
         if len(self._automaton):
             for last, phrase in self._automaton.iter(text):

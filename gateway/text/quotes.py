@@ -27,12 +27,12 @@ _NOTHING = Spans(())
 _AROUND = " \t\r\n.。!?…"
 
 
-def code_blocks(text: str) -> Spans:
+def list_code_blocks(text: str) -> Spans:
     """Return the fenced blocks of folded `text`; one that is not closed lasts to the end."""
     return Spans(_find_blocks(text))
 
 
-def shown_text(text: str) -> Spans:
+def find_shown_text(text: str) -> Spans:
     """Return the ranges of code, quotations and quoted lines, unless all of it is one quotation."""
     if not mentions(text, _MARKS):
         return _NOTHING

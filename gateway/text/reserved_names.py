@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.text.confusables import compute_skeleton
 from gateway.text.names import find_hidden_character, find_mixed_scripts
 
 #: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
 RESERVED: Final[Mapping[str, str]] = {
     compute_skeleton(name): name
-    for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
+    for name in ("gateway", *list_built_in_plugins("tools"), "read_result", "find_tools", "call_tool")
 }
 _JOINT: Final = "__"
 #: Text that changes the path that it stands in, in any decoder.
@@ -34,7 +34,7 @@ class ServiceNames:
         self._names: dict[str, str] = {}
         self._begins: dict[str, str] = {}
 
-    def problem(self, name: str) -> str | None:
+    def find_problem(self, name: str) -> str | None:
         """Return why a new service may not have a name; None: it may."""
         if (unfit := _find_unfit_reason(name)) is not None:
             return f"the name {name!a} {unfit}"

@@ -10,12 +10,12 @@ from typing import Final, TypeGuard
 import orjson
 
 from gateway.contracts.calls import Doubt, FoundCall, PlannedCall
-from gateway.contracts.canonical_json import definition_sha256
+from gateway.contracts.canonical_json import hash_definition
 from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
-from gateway.contracts.templates import Values, filled_object
+from gateway.contracts.templates import Values, fill_object
 from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.client_rights import Refusal
@@ -49,7 +49,7 @@ class Judge:
         self.rules = rules
         self._schemas = Schemas()
 
-    def plan(
+    def plan_call(
         self, found: FoundCall, call_id: str, exchange: Exchange, *, tainted: bool, asked_for: bool
     ) -> PlannedCall:
         """Plan a call that the model requests; `asked_for`: its user wants to approve each."""
@@ -58,7 +58,7 @@ class Judge:
             if (service := self.catalog.find_stopped_service(found.tool)) is not None:
                 stopped = f"Error: the service {service!r} is not running just now. Say so, and go on without it."
                 return PlannedCall(_build_tool_call(found, call_id), None, _UNKNOWN, stopped)
-            nearest = self.catalog.nearest(found.tool, exchange)
+            nearest = self.catalog.find_nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
             return PlannedCall(
                 _build_tool_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}"
@@ -66,7 +66,7 @@ class Judge:
         claim = self.claim(entry, found.parameters, beside=found.beside, vouched=found.vouched)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
         client_asks = exchange.steering.asks_first(entry.spec.name)
-        verdict = self.verdict(
+        verdict = self.judge_call(
             entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks, doubt=found.doubt
         )
         level = _format_level(claim.risk_level)
@@ -82,7 +82,9 @@ class Judge:
             )
         return PlannedCall(call, entry.spec, verdict, refusal, level)
 
-    async def again(self, planned: PlannedCall, exchange: Exchange, *, tainted: bool, asked_for: bool) -> PlannedCall:
+    async def judge_again(
+        self, planned: PlannedCall, exchange: Exchange, *, tainted: bool, asked_for: bool
+    ) -> PlannedCall:
         """Judge an earlier planned call again with the tool as it is now: never more freely than before.
 
         A call that a person must approve still needs approval. A raised risk stays raised. A refusal names the change.
@@ -95,7 +97,7 @@ class Judge:
             return replace(planned, spec=entry.spec, verdict=verdict, refusal=_format_denial(verdict))
         level = ABSENT if planned.risk_level is None else planned.risk_level
         claim, client_asks = RiskClaim(planned.call.arguments, level), exchange.steering.asks_first(entry.spec.name)
-        verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks)
+        verdict = self.judge_call(entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks)
         if verdict.decision == "error":
             refusal = f"Not run: the tool has changed, and the call does not fit it any more: {verdict.reason}"
             return replace(planned, spec=entry.spec, verdict=verdict, refusal=refusal)
@@ -118,7 +120,7 @@ class Judge:
         doubt = await self._examine_by_engine(entry.source, replace(planned.call, tool=entry.spec.name), exchange)
         if doubt is None:
             return planned
-        verdict = self.gate.default(doubt.rule, doubt.reason)
+        verdict = self.gate.choose_default(doubt.rule, doubt.reason)
         return replace(planned, verdict=verdict, refusal=_format_denial(verdict))
 
     async def _examine_by_engine(self, source: Examiner, call: ToolCall, exchange: Exchange) -> Verdict | None:
@@ -136,7 +138,7 @@ class Judge:
         claim = take_risk_level(arguments, entry.spec, beside=beside) if vouched else RiskClaim(arguments)
         return RiskClaim(self._schemas.fill_defaults(entry.spec, claim.arguments), claim.risk_level)
 
-    def verdict(
+    def judge_call(
         self,
         entry: CatalogEntry,
         claim: RiskClaim,
@@ -147,7 +149,7 @@ class Judge:
         doubt: Doubt | None = None,
     ) -> Verdict:
         """Return the verdict on a call; the schema comes before the gate."""
-        if problem := self._schemas.problem(entry.spec, claim.arguments):
+        if problem := self._schemas.find_problem(entry.spec, claim.arguments):
             return Verdict("error", "malformed", "schema", problem)
         return self.gate.judge(
             entry.spec,
@@ -167,14 +169,14 @@ class Judge:
         entry = self.catalog.find(tool, exchange)
         if entry is not None and isinstance(entry.source, Binder):
             return entry.source.bind(dict(arguments), values)
-        return filled_object(arguments, values)
+        return fill_object(arguments, values)
 
     def judge_edit(self, tool: str, arguments: Json) -> Verdict:
         """Return the verdict on a call whose arguments a person has put in the place of the model's."""
         entry = self.catalog.find_by_name(tool)
         if entry is None:
             return Verdict("error", "unknown_tool", "unknown_tool", f"There is no tool {tool!r} any more.")
-        return self.verdict(entry, RiskClaim(arguments), tainted=True, asked_for=False)
+        return self.judge_call(entry, RiskClaim(arguments), tainted=True, asked_for=False)
 
     def find_binding(self, tool: str) -> ApprovalBinding | None:
         """Return the binding of an approval of a call of this tool as of now; None: the tool does not exist."""
@@ -182,10 +184,10 @@ class Judge:
         if entry is None:
             return None
         spec = entry.spec
-        policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
-        policy += self.rules.policy(tool)
+        policy = self.gate.hash_policy(tool) + ("+requires_approval" if spec.requires_approval else "")
+        policy += self.rules.get_policy(tool)
         return ApprovalBinding(
-            definition_sha256(spec.name, spec.description, spec.parameters, server=spec.server), policy
+            hash_definition(spec.name, spec.description, spec.parameters, server=spec.server), policy
         )
 
 

@@ -21,12 +21,12 @@ from gateway.contracts.tools import (
     ServiceSource,
     ToolSource,
     ToolSpec,
+    encode_model_name,
     is_of_service,
-    model_name,
 )
 from gateway.text.confusables import compute_skeleton
 from gateway.text.reserved_names import RESERVED
-from gateway.tools.near_names import near_names
+from gateway.tools.near_names import find_near_names
 
 log = logging.getLogger("gateway")
 
@@ -67,7 +67,7 @@ class ConfiguredSource(Generic[SourceT]):
     untrusted: bool = False
     origin: Origin = "plugin"
 
-    def spec(self, spec: ToolSpec, *, name: str | None = None) -> ToolSpec:
+    def build_spec(self, spec: ToolSpec, *, name: str | None = None) -> ToolSpec:
         """Return the spec with the source's settings for approval and trust, under `name` if given."""
         return replace(
             spec,
@@ -131,14 +131,14 @@ class Catalog:
         if not (exchange.steering.only_tools or exchange.steering.no_tools or exchange.steering.services):
             return tuple(offered.values())
         own = [spec for name, spec in offered.items() if exchange.steering.allows(name)]
-        return [*own, *(spec for _, spec in self._requested_service_tools(exchange))]
+        return [*own, *(spec for _, spec in self._iterate_requested_service_tools(exchange))]
 
     def get_entries(self, exchange: Exchange) -> Sequence[CatalogEntry]:
         """Return the entries of the offered tools, with changed definitions left out."""
         own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.steering.allows(name)]
-        return [*own, *(entry for entry, _ in self._requested_service_tools(exchange))]
+        return [*own, *(entry for entry, _ in self._iterate_requested_service_tools(exchange))]
 
-    def services(self) -> Sequence[Service]:
+    def list_services(self) -> Sequence[Service]:
         """Return the services as they are now."""
         return [facts for facts, _ in self._get_snapshot().services]
 
@@ -151,13 +151,15 @@ class Catalog:
 
     def find_stopped_service(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
-        return next((one.name for one in self.services() if not one.running and is_of_service(name, one.name)), None)
+        return next(
+            (one.name for one in self.list_services() if not one.running and is_of_service(name, one.name)), None
+        )
 
     def is_starting(self, name: str) -> bool:
         """Return whether a tool of this name would belong to a service that is about to run."""
         return any(
             isinstance(configured.source, ManagedService)
-            and configured.source.condition().state == "starting"
+            and configured.source.get_condition().state == "starting"
             and is_of_service(name, facts.name)
             for facts, configured in self._get_snapshot().services
         )
@@ -172,7 +174,7 @@ class Catalog:
     def _find_by_bare_name(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the only offered service tool with this name inside its service, or None."""
         names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
-        inside = {entry.spec.name for entry, _ in self._requested_service_tools(exchange)}.union(
+        inside = {entry.spec.name for entry, _ in self._iterate_requested_service_tools(exchange)}.union(
             filter(exchange.steering.allows, names)
         )
         meant = [name for name in inside if (service := self.find_service_name(name)) and name == f"{service}.{wanted}"]
@@ -180,7 +182,7 @@ class Catalog:
 
     def find_by_name(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""
-        entry = self._entries.get(name) or self._find_by_model_name(model_name(name))
+        entry = self._entries.get(name) or self._find_by_model_name(encode_model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
 
     def find_service_name(self, name: str) -> str | None:
@@ -190,26 +192,26 @@ class Catalog:
         """
         if name in self._entries or name in self._by_model_name:
             return None
-        found = (service.name for service in self.services() if is_of_service(name, service.name))
+        found = (service.name for service in self.list_services() if is_of_service(name, service.name))
         return max(found, key=len, default=None)
 
     def list_own_names(self) -> Sequence[str]:
         """Return the inside names of the tools that belong to no service."""
         return list(self._entries)
 
-    def names(self) -> Sequence[str]:
+    def list_names(self) -> Sequence[str]:
         """Return all inside names as they are now; `service.*` for the tools of a service that does not run."""
         found = list(self._entries)
         for facts, _ in self._get_snapshot().services:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
-    def in_use(self) -> Mapping[str, str]:
+    def list_callable_tools(self) -> Mapping[str, str]:
         """Return the tools that can be called now: their names towards models, by their inside names.
 
         The order is by inside name, so that all workers have the same.
         """
-        found = {name: model_name(name) for name in self._offered[bool(self._further())]}
+        found = {name: encode_model_name(name) for name in self._offered[bool(self._further())]}
         for towards, (tool, facts, _) in self._get_snapshot().tools.items():
             if towards not in self._by_model_name:
                 found[f"{facts.name}.{tool}"] = towards
@@ -222,7 +224,7 @@ class Catalog:
             found.setdefault(entry.key, []).append(entry.spec.name)
         return found
 
-    def nearest(self, name: str, exchange: Exchange) -> list[str]:
+    def find_nearest(self, name: str, exchange: Exchange) -> list[str]:
         """Return up to 3 names that the model may have meant, with tools of running services.
 
         The model may have left out the name of the service.
@@ -230,7 +232,7 @@ class Catalog:
         names = [spec.name for spec in self.get_offered(exchange)]
         names += [towards for towards in self._get_snapshot().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
-        return list(dict.fromkeys([*alike, *near_names(name, names, most=3)]))[:3]
+        return list(dict.fromkeys([*alike, *find_near_names(name, names, most=3)]))[:3]
 
     @property
     def sources(self) -> Sequence[ToolSource]:
@@ -238,7 +240,7 @@ class Catalog:
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
-    def _requested_service_tools(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
+    def _iterate_requested_service_tools(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
         """Yield the tools that the request may use of the services that it names, with their definitions for models."""
         for name in exchange.steering.services:
             for entry, spec in self._list_service_tools(name):
@@ -270,7 +272,7 @@ class Catalog:
         tools: dict[str, tuple[str, Service, ConfiguredSource[ServiceSource]]] = {}
         spelled, left_out = dict(self._own), dict[tuple[str, str], str]()
         for configured in sources:
-            facts = configured.source.service()
+            facts = configured.source.get_service()
             if facts.name in services:
                 continue
             names = _build_names(facts.name, tuple(facts.tools))
@@ -306,12 +308,12 @@ class Catalog:
         if (found := current.tools.get(wanted)) is None:
             return None
         tool, facts, configured = found
-        if (own := configured.source.spec(tool)) is None:
+        if (own := configured.source.find_spec(tool)) is None:
             self._taken = None  # the service has just ended, and is about to report that
             return None
         made_of, entry = current.entries.get(wanted, (None, None))
         if entry is None or made_of is not own:
-            spec = configured.spec(own, name=f"{facts.name}.{tool}")
+            spec = configured.build_spec(own, name=f"{facts.name}.{tool}")
             entry = CatalogEntry(
                 spec, configured.source, wanted, tool in facts.changed, origin=configured.origin, service=facts
             )
@@ -352,7 +354,7 @@ class _Names:
 @lru_cache(maxsize=128)
 def _build_names(service: str, tools: tuple[str, ...]) -> _Names:
     inside = {tool: f"{service}.{tool}" for tool in tools}
-    towards_models = {model_name(name): tool for tool, name in reversed(inside.items())}
+    towards_models = {encode_model_name(name): tool for tool, name in reversed(inside.items())}
     return _Names(towards_models, {tool: compute_skeleton(name) for tool, name in inside.items()})
 
 
@@ -372,18 +374,20 @@ async def load_catalog(
         if not isinstance(source := configured.source, ServiceSource):
             tools[name] = configured
             continue
-        service = source.service().name
+        service = source.get_service().name
         if service in services:
             raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
         services[service] = ConfiguredSource(
             source, configured.requires_approval, configured.untrusted, configured.origin
         )
     taken: set[str] = set()
-    entries = await _entries(tools, taken)
-    return Catalog(entries, list(services.values()), further=further, beside=await _entries(beside or {}, taken))
+    entries = await _build_entries(tools, taken)
+    return Catalog(entries, list(services.values()), further=further, beside=await _build_entries(beside or {}, taken))
 
 
-async def _entries(sources: Mapping[str, ConfiguredSource[ToolSource]], taken: set[str]) -> Sequence[CatalogEntry]:
+async def _build_entries(
+    sources: Mapping[str, ConfiguredSource[ToolSource]], taken: set[str]
+) -> Sequence[CatalogEntry]:
     """Return the entries of these sources. Raises CatalogError.
 
     `taken` are the names towards models that are already in use; the new ones are added to it.
@@ -393,14 +397,14 @@ async def _entries(sources: Mapping[str, ConfiguredSource[ToolSource]], taken: s
         for spec in await configured.source.list_tools():
             if not spec.name:
                 raise CatalogError(f"tools.{name}: a tool has no name")
-            towards_model = model_name(spec.name)
+            towards_model = encode_model_name(spec.name)
             if towards_model in taken:
                 raise CatalogError(
                     f"tools.{name}: there is another tool named {spec.name!r} ({towards_model!r} to a model): "
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            entry = CatalogEntry(configured.spec(spec), configured.source, towards_model)
+            entry = CatalogEntry(configured.build_spec(spec), configured.source, towards_model)
             entries.append(replace(entry, key=name, origin=configured.origin))
     return entries
 

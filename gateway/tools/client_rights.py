@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, fits
+from gateway.contracts.exchange import Exchange, fits_any
 
 #: The scope of calls, and that of `POST /workflows/{name}/runs`, which a workflow as a tool needs besides it.
 SCOPE: Final = "tools"
@@ -17,7 +17,7 @@ Refusal: TypeAlias = Callable[[Exchange], str | None]
 
 def are_all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
     """Return whether the patterns, if there are any, match every one of these tool names."""
-    return not patterns or all(fits(name, patterns) for name in names)
+    return not patterns or all(fits_any(name, patterns) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ClientRights:
     served: Sequence[str]
     serves_workflows: bool
 
-    def refusal(self, exchange: Exchange) -> str | None:
+    def find_refusal(self, exchange: Exchange) -> str | None:
         """Return why the call of an exchange may not run any more; None: it may, or is none of an MCP client.
 
         A key that is gone takes nothing along (docs/keys.md), nor does a token, which is looked at as it comes.

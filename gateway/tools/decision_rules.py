@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gateway.contracts.risk import LEVELS, normal
+from gateway.contracts.risk import LEVELS, normalize_choice
 from gateway.contracts.storage.journal import Approval
 
 
@@ -36,12 +36,12 @@ class DecisionRules:
 
         A level in another spelling counts, and one that is none of them counts as the highest.
         """
-        word = None if level is None else normal(level)
+        word = None if level is None else normalize_choice(level)
         known = LEVELS[-1] if word is not None and word not in LEVELS else word
         found = (one for one in self.requirements if one.names(tool) and (not one.levels or known in one.levels))
         return max((one.approvals for one in found), default=1)
 
-    def policy(self, tool: str) -> str:
+    def get_policy(self, tool: str) -> str:
         """Return the rules that apply to a tool as text for its policy hash; "" for none."""
         found = [f"{one.approvals}:{','.join(sorted(one.levels))}" for one in self.requirements if one.names(tool)]
         return "".join(("+no_self" if self.refuses_self else "", *(f"+{each}" for each in sorted(found))))

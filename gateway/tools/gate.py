@@ -14,10 +14,10 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.calls import Doubt
 from gateway.contracts.errors import contained
-from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal
+from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normalize_choice
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
-from gateway.tools.risk_level import find_raising_value, list_declared_names, raises, resembles
+from gateway.tools.risk_level import find_raising_value, list_declared_names, raises_level, resembles
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +74,12 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
         arguments = {name: value for name, value in arguments.items() if name != RISK_LEVEL}
     if level is None or level == "":
         level = ABSENT
-    if normal(level) in RAISED:
+    if normalize_choice(level) in RAISED:
         return RiskClaim(arguments, level)
-    stated = (value for name, value in arguments.items() if name not in own and resembles(name) and raises(value))
+    stated = (value for name, value in arguments.items() if name not in own and resembles(name) and raises_level(value))
     others = (beside, next(stated, None))
     for other in others:
-        if normal(other) in RAISED:
+        if normalize_choice(other) in RAISED:
             return RiskClaim(arguments, other)
     if level in (ABSENT, LOW):
         level = next((other for other in others if other not in (None, "", LOW)), level)
@@ -101,7 +101,7 @@ class Gate:
     rules: Mapping[str, Rule] = field(default_factory=dict, kw_only=True)
     configured: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
-    def policy_hash(self, tool: str) -> str:
+    def hash_policy(self, tool: str) -> str:
         """Return the SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
         decisive = (asdict(self.policy), self._find_rule(tool), tool in self.assessors, self.configured.get(tool))
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
@@ -149,7 +149,7 @@ class Gate:
                 "confirm", "operator", "requires_approval", f"The operator wants {spec.name!r} to be approved."
             )
         if claim.risk_level is not ABSENT:
-            raised = normal(claim.risk_level)
+            raised = normalize_choice(claim.risk_level)
             if raised in RAISED:
                 return Verdict("confirm", "llm", f"risk_level_{raised}", f"The model says that the risk is {raised}.")
             if claim.risk_level != LOW:  # in this one spelling
@@ -174,7 +174,7 @@ class Gate:
         """Return the verdict of the tool's assessor; without one, or if it fails, the default."""
         assessor = self.assessors.get(spec.name)
         if assessor is None:
-            return self.default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
+            return self.choose_default("no_assessor", f"Nothing is known about the risk of {spec.name!r}.")
         try:
             with contained(f"the assessor of {spec.name!r}"):
                 verdict = assessor.assess(arguments)
@@ -188,8 +188,8 @@ class Gate:
             return Verdict("auto", "whitelist", rule, reason)
         if decision == "deny":
             return Verdict("deny", "default", rule, reason)
-        return self.default(rule, reason)
+        return self.choose_default(rule, reason)
 
-    def default(self, rule: str, reason: str) -> Verdict:
+    def choose_default(self, rule: str, reason: str) -> Verdict:
         """Return the verdict on a call that is not known to be harmless."""
         return Verdict(self.policy.default, "default", rule, reason)

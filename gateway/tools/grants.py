@@ -148,22 +148,22 @@ class RememberedDecisions:
         ask = await self._store.ask_by_id(own, tenant=caller.tenant)
         return None if ask is None or self._has_expired(ask) else ask.id
 
-    async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
+    async def list_grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
         """Return the unexpired grants, oldest first, behind the one of the id `after`; None: that one does not exist.
 
         Raises StoreError.
         """
-        found = await self._store.grants(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        found = await self._store.list_grants(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
         if not found and after is not None and await self._store.grant_by_id(after, tenant=tenant) is None:
             return None
         return found
 
-    async def asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
+    async def list_asks(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[AskBefore] | None:
         """Return the unexpired wishes to approve each call, oldest first, behind the id `after`; None: it is unknown.
 
         Raises StoreError.
         """
-        found = await self._store.asks(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
+        found = await self._store.list_asks(tenant=tenant, now_s=self._clock.time(), after=after, limit=limit)
         if not found and after is not None and await self._store.ask_by_id(after, tenant=tenant) is None:
             return None
         return found

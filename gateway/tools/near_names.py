@@ -14,7 +14,7 @@ COMPARED: Final = 10
 _CUTOFF: Final = 0.5
 
 
-def near_names(wanted: str, names: Iterable[str], *, most: int) -> list[str]:
+def find_near_names(wanted: str, names: Iterable[str], *, most: int) -> list[str]:
     """Return the names that are nearest to the wanted one, `most` at most."""
     # Imported here because it takes 0.15 MB, and few names are wrong.
     from difflib import SequenceMatcher, get_close_matches
@@ -23,9 +23,9 @@ def near_names(wanted: str, names: Iterable[str], *, most: int) -> list[str]:
         return []
     matcher = SequenceMatcher(b=wanted)
 
-    def in_common(name: str) -> float:
+    def measure_similarity(name: str) -> float:
         matcher.set_seq1(name)
         return matcher.quick_ratio()
 
-    alike = nlargest(COMPARED, (name for name in names if len(name) <= LONGEST), key=in_common)
+    alike = nlargest(COMPARED, (name for name in names if len(name) <= LONGEST), key=measure_similarity)
     return get_close_matches(wanted, alike, n=most, cutoff=_CUTOFF)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.risk import RISK_LEVEL, schema
+from gateway.contracts.risk import RISK_LEVEL, build_schema
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.tools.catalog import Catalog
@@ -39,6 +39,6 @@ def _build_native_tool(spec: ToolSpec) -> Json:
     parameters = spec.parameters
     properties = parameters.get("properties") or {}
     if RISK_LEVEL not in properties:
-        parameters = {**parameters, "properties": {**properties, RISK_LEVEL: schema()}}
+        parameters = {**parameters, "properties": {**properties, RISK_LEVEL: build_schema()}}
     function = {"name": spec.name, "description": spec.description, "parameters": parameters}
     return {"type": "function", "function": function}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.aio.cooperative import Work, at_once
+from gateway.aio.cooperative import Work, run_at_once
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
@@ -57,7 +57,7 @@ class _KeptResult:
 
 def clean(text: str) -> str:
     """Return `text` without control and invisible formatting characters; line ends and tabs stay."""
-    return at_once(clean_stepwise(text))
+    return run_at_once(clean_stepwise(text))
 
 
 def clean_stepwise(text: str) -> Work[str]:

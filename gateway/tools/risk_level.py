@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.contracts.risk import LEVELS, RAISED, normal
+from gateway.contracts.risk import LEVELS, RAISED, normalize_choice
 from gateway.text.confusables import compute_skeleton
 
 _RISK: Final = compute_skeleton("risk")
@@ -26,7 +26,7 @@ def resembles(name: str) -> bool:
     return spelled.startswith(_RISK) or _RISK_LEVEL in spelled
 
 
-def raises(value: object) -> bool:
+def raises_level(value: object) -> bool:
     """Return whether a value is a level that is not low, or an object or a list with one."""
     waiting = [value]
     while waiting:
@@ -50,7 +50,7 @@ def find_raising_value(value: object, own: frozenset[str]) -> object:
         each = waiting.pop()
         if isinstance(each, dict):
             for name, below in each.items():
-                if name not in own and resembles(name) and raises(below):
+                if name not in own and resembles(name) and raises_level(below):
                     return below
             waiting.extend(each.values())
         elif isinstance(each, list):
@@ -80,6 +80,6 @@ def find_outer_level(*holders: Mapping[str, object]) -> object:
     The strictest of several counts.
     """
     levels = [value for holder in holders for name, value in holder.items() if resembles(name)]
-    raised = (level for level in levels if normal(level) in RAISED)
+    raised = (level for level in levels if normalize_choice(level) in RAISED)
     invalid = (level for level in levels if level not in (None, "", *LEVELS))
     return next(raised, None) or next(invalid, None)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from gateway.aio.cooperative import in_turns
+from gateway.aio.cooperative import run_cooperatively
 from gateway.contracts.calls import CallOutcome
 from gateway.contracts.errors import contained
 from gateway.contracts.exchange import Exchange
@@ -71,7 +71,7 @@ class Runner:
         finally:
             self._counters.count("tool_calls", tool=entry.spec.name, outcome=outcome)
             self._counters.observe("tool_duration_seconds", self._clock.monotonic() - began, tool=entry.spec.name)
-        whole = await in_turns(clean_stepwise(result.content))
+        whole = await run_cooperatively(clean_stepwise(result.content))
         if not result.ok:
             whole = f"Error: {whole}"
         shown = self._results.shorten(

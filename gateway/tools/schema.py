@@ -42,9 +42,9 @@ class Schemas:
     def fill_defaults(self, spec: ToolSpec, arguments: Json) -> Json:
         """Return the arguments with the schema's defaults, or unchanged if the arguments with defaults do not fit."""
         filled = with_defaults(spec.parameters, arguments)
-        return arguments if filled != arguments and self.problem(spec, filled) is not None else filled
+        return arguments if filled != arguments and self.find_problem(spec, filled) is not None else filled
 
-    def problem(self, spec: ToolSpec, arguments: Json) -> str | None:
+    def find_problem(self, spec: ToolSpec, arguments: Json) -> str | None:
         """Return the problem of the arguments, for the model, or None. An invalid schema accepts nothing."""
         known = self._compiled.get(spec.name)
         if known is None or known[0] is not spec.parameters:
@@ -62,7 +62,7 @@ def find_problem(schema: Json, arguments: Json) -> str | None:
 
 
 def _format_problems(check: SchemaCheck, arguments: Json) -> str | None:
-    return "; ".join(check.problems(arguments, most=PROBLEMS_LIMIT))[:2000] or None
+    return "; ".join(check.list_problems(arguments, most=PROBLEMS_LIMIT))[:2000] or None
 
 
 def _compile_check(schema: Json) -> SchemaCheck:

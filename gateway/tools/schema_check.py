@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.jsontext.value_count import count_values
 
 if TYPE_CHECKING:
@@ -39,16 +39,18 @@ class SchemaCheck:
         self._validator = validator
         self._parts, self._patterns, self._formats = _count_parts(schema)
 
-    def problems(self, value: Any, *, most: int) -> list[str]:
+    def list_problems(self, value: Any, *, most: int) -> list[str]:
         """Return the first problems of a value, `most` at most, each with its place. []: the value fits."""
-        chars, values = len(canonical(value)), count_values(value, most=int(WORK_US / _PART_US))
+        chars, values = len(write_canonical(value)), count_values(value, most=int(WORK_US / _PART_US))
         errors = self._parts * values
         if errors * _PART_US + chars * self._estimate_us_per_char(chars) > WORK_US:
             return [f"it is too large to be checked: it has {values} values, and the schema {self._parts} parts"]
         few = errors <= ERRORS and self._parts * chars <= ERRORS_CHARS
-        return [_format_error(error) for _, error in zip(range(most), self._errors(value, few=few), strict=False)]
+        return [
+            _format_error(error) for _, error in zip(range(most), self._iterate_errors(value, few=few), strict=False)
+        ]
 
-    def _errors(self, value: Any, *, few: bool) -> "Iterator[ValidationError]":
+    def _iterate_errors(self, value: Any, *, few: bool) -> "Iterator[ValidationError]":
         """Yield the errors of a value: all if they are few, else the first one only."""
         from jsonschema_rs import ValidationError
 
@@ -103,14 +105,14 @@ def _count_parts(schema: Any) -> tuple[int, Counter[str], int]:
     """Return the number of parts of a schema, its patterns, and its formats: each as often as references lead there."""
     anchors = {
         node[key]: node
-        for node in _nodes(schema, {}, follows=False)
+        for node in _iterate_nodes(schema, {}, follows=False)
         if isinstance(node, dict)
         for key in _ANCHORS
         if isinstance(node.get(key), str)
     }
     for follows in (True, False):
         parts, patterns, formats = 0, Counter[str](), 0
-        for node in _nodes(schema, anchors, follows=follows):
+        for node in _iterate_nodes(schema, anchors, follows=follows):
             parts += 1
             if follows and parts > PARTS:
                 break
@@ -122,7 +124,7 @@ def _count_parts(schema: Any) -> tuple[int, Counter[str], int]:
     return parts, patterns, formats
 
 
-def _nodes(schema: Any, anchors: Mapping[str, Any], *, follows: bool) -> Iterator[Any]:
+def _iterate_nodes(schema: Any, anchors: Mapping[str, Any], *, follows: bool) -> Iterator[Any]:
     """Yield the objects and lists of a schema. `follows`: also the ones that its references lead to, without end."""
     waiting = [schema]
     while waiting:

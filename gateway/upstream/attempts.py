@@ -73,7 +73,7 @@ class _AttemptedEndpoints:
         """Return how many tries count, with those under way."""
         return len(self.tried) - len(self.unreached)
 
-    def convict(self, witness: Member, model: str | None) -> None:
+    def fail_suspects(self, witness: Member, model: str | None) -> None:
         """Let all that were suspected have failed, since another endpoint answers the same request well."""
         suspects = tuple(self.suspects)
         self.suspects.clear()
@@ -82,18 +82,18 @@ class _AttemptedEndpoints:
                 continue
             if one.status == "404" and model is not None:
                 one.member.breaker.record_client_left(one.probe)
-                one.group.lacks(one.member, model)
+                one.group.note_missing_model(one.member, model)
             else:
-                one.group.convict(one.member, one.probe, caller=self.caller)
+                one.group.record_failure(one.member, one.probe, caller=self.caller)
 
-    def acquit(self) -> None:
+    def clear_suspects(self) -> None:
         """End the doubts, since no other endpoint answers: the request may be at fault."""
         suspects = tuple(self.suspects)
         self.suspects.clear()
         is_only = len(self.tried) == 1
         for one in suspects:
             if is_only and one.member.answers.is_lone_failure(one.group.count_other_answers(one.member)):
-                one.group.convict(one.member, one.probe, caller=self.caller)
+                one.group.record_failure(one.member, one.probe, caller=self.caller)
             else:
                 one.member.breaker.record_client_left(one.probe)
 
@@ -122,7 +122,7 @@ class Tries:
     of an upstream, by its name, in place of the places at the one before; it raises GatewayError where there is no
     room, and the upstream is passed over. `group` and `member` belong to the try under way; `member` is None between
     two. `skip` holds the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the
-    last try that failed: set it before `again`.
+    last try that failed: set it before `end_failed_try`.
     """
 
     __slots__ = (
@@ -172,7 +172,7 @@ class Tries:
         self._probe: Probe | None = None
         if caller is not None:
             for one in (group, *self._fallbacks):
-                one.callers.asks(caller, one.clock())
+                one.callers.note_request(caller, one.clock())
         group.budget.record_request()
 
     @property
@@ -196,13 +196,13 @@ class Tries:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
         if (found := self._next_try.place) is not None:
             self._next_try = _NextTry(None, self._next_try.pause_s, self._next_try.reason)
-        if found is None or found[1] is None or found[1].obstacle(self.home.clock(), whole=self.whole):
-            found = self._next()
+        if found is None or found[1] is None or found[1].find_obstacle(self.home.clock(), whole=self.whole):
+            found = self._choose_next()
         if found is None:
-            raise self.build_refusal(self._limits.refusal or self.home.unavailable(self.model))
+            raise self.build_refusal(self._limits.refusal or self.home.build_unavailable_error(self.model))
         group, member = found
         if member is not None:
-            self.use(group, member)
+            self.begin_endpoint_try(group, member)
         return member
 
     def build_refusal(self, why: GatewayError) -> GatewayError:
@@ -219,18 +219,18 @@ class Tries:
 
     def use_place(self, member: Member) -> None:
         """Begin a try at an endpoint of the request's own upstream, for which it waited in the queue."""
-        self.use(self.home, member)
+        self.begin_endpoint_try(self.home, member)
 
-    def use(self, group: Group, member: Member) -> None:
+    def begin_endpoint_try(self, group: Group, member: Member) -> None:
         """Begin a try at an endpoint, whose place is free."""
         if self._asked.tried:
             self.home.tally.retries[self._next_try.reason if group is self.home else "fallback"] += 1
         elif group is not self.home:
             self.home.tally.retries["fallback"] += 1
         self.group, self.member = group, member
-        self._probe = group.take(member, whole=self.whole)
+        self._probe = group.take_place(member, whole=self.whole)
         if self.model is not None:
-            member.lacking.ask(self.model, group.clock())
+            member.lacking.note_trial(self.model, group.clock())
         self._asked.tried.append(member)
 
     def record_sent(self) -> None:
@@ -244,13 +244,13 @@ class Tries:
         member = self.member
         if member is None:
             return
-        self._note(member, status)
+        self._count_answer(member, status)
         if status < "4":
             member.answers.note_good()
             if self.model is not None:
                 member.lacking.remove(self.model)
             if self._asked.suspects:
-                self._asked.convict(member, self.model)
+                self._asked.fail_suspects(member, self.model)
         if self._probe is not None:
             self.group.record_answer(member, probe=self._probe)
 
@@ -264,7 +264,7 @@ class Tries:
             caller = None if surely else self._asked.caller
             self.group.give_back(member, failed=failed, probe=self._probe, caller=caller)
 
-    def again(
+    def end_failed_try(
         self,
         reason: str,
         *,
@@ -287,9 +287,9 @@ class Tries:
         suspect = member is not None and self._end_bad(member, reason, excused=excused, pause_s=pause_s)
         if rival:
             return False
-        follows = possible and not told_not and self._follows(reason, member, awaited=awaited, suspect=suspect)
+        follows = possible and not told_not and self._may_try_again(reason, member, awaited=awaited, suspect=suspect)
         if not follows:
-            self._asked.acquit()
+            self._asked.clear_suspects()
         return follows
 
     def _end_bad(self, member: Member, reason: str, *, excused: bool, pause_s: float | None) -> bool:
@@ -298,7 +298,7 @@ class Tries:
         if pause_s is not None and is_paused:
             member.pause(pause_s, group.clock(), limited=reason == "429")
         if reason.isdigit():
-            self._note(member, reason)
+            self._count_answer(member, reason)
         if (
             not excused
             and self.home.has_others
@@ -306,7 +306,7 @@ class Tries:
         ):
             self.member = None
             self._asked.suspects.append(_Suspect(group, member, reason, self._probe))
-            group.suspect(member)
+            group.release_as_suspect(member)
             return True
         fault = is_fault(reason)
         if reason.isdigit() and fault is None and self._probe is not None:  # it answers, so others may ask it
@@ -316,7 +316,7 @@ class Tries:
             self._asked.unreached.append(member)
         return False
 
-    def _follows(self, reason: str, member: Member | None, *, awaited: bool, suspect: bool) -> bool:
+    def _may_try_again(self, reason: str, member: Member | None, *, awaited: bool, suspect: bool) -> bool:
         """Return whether another try follows one that ended for this reason. It then has its place in the budget."""
         rules = self.home.rules.retry
         if rules is None or reason not in rules.on or self._asked.sent >= rules.tries:
@@ -331,25 +331,25 @@ class Tries:
             self.home.tally.refused["budget"] += 1
             return False
         try:
-            found = self._next(elsewhere=reason in ELSEWHERE)
+            found = self._choose_next(elsewhere=reason in ELSEWHERE)
         except UndecidedError:
             found = self.home, None  # `begin` asks again, and waits for it
         if found is None:
             return False
         if is_bounded:
-            self.home.budget.take(apart=apart)
+            self.home.budget.take_retry(apart=apart)
         is_new = bool(self.skip) if found[1] is None else found[1] not in self._asked.tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._asked.tried) - 1), LONGEST_PAUSE_S)
         pause_s *= 0.0 if is_new else random.uniform(0.5, 1.0)  # noqa: S311
         self._next_try = _NextTry(found, pause_s, reason)
         return True
 
-    def _note(self, member: Member, status: str) -> None:
+    def _count_answer(self, member: Member, status: str) -> None:
         """Count an answer by its status."""
         member.answers.last_status = status
         self.group.tally.answers[member.name, status] += 1
 
-    def hedge(self) -> "Tries | None":
+    def begin_hedge(self) -> "Tries | None":
         """Return a second try of the same request beside the one under way (hedging), with a place; None: no room.
 
         A request that a fallback has gets none: its own upstream could not take it.
@@ -362,10 +362,10 @@ class Tries:
             return None
         second = copy(self)  # `_asked` is that of both
         second._limits, second._next_try = copy(self._limits), _NextTry(None, 0.0, "hedge")
-        second.use(self.home, member)
+        second.begin_endpoint_try(self.home, member)
         return second
 
-    def _next(self, *, elsewhere: bool = False) -> _Place | None:
+    def _choose_next(self, *, elsewhere: bool = False) -> _Place | None:
         """Return where the next try goes; None: none can take it. `elsewhere`: to no endpoint for the second time.
 
         Endpoints that were seen to lack the model come after all others.
@@ -375,19 +375,19 @@ class Tries:
             self._limits.refusal = None
         for having in (True, False) if self._knows_missing_models else (False,):
             member = home.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
-            if member is not None and self._limits.refusal is None and self._enters(home):
+            if member is not None and self._limits.refusal is None and self._takes_upstream_place(home):
                 return home, member
             if self._limits.refusal is None and self._may_wait(without=tried):
                 return home, None
             for group in self._fallbacks:
                 member = group.choose(self.sticky, self.model, without=tried, whole=self.whole, having=having)
-                if member is not None and self._enters(group):
+                if member is not None and self._takes_upstream_place(group):
                     return group, member
         rules = home.rules.retry
         if elsewhere or not tried or self._limits.refusal is not None or rules is None or len(tried) >= rules.tries:
             return None
         member = home.choose(self.sticky, self.model, whole=self.whole)
-        if member is not None and self._enters(home):
+        if member is not None and self._takes_upstream_place(home):
             return home, member
         return (home, None) if self._limits.refusal is None and self._may_wait(without=()) else None
 
@@ -401,12 +401,12 @@ class Tries:
     def _may_wait(self, *, without: Sequence[Member]) -> bool:
         """Return whether to wait for an endpoint of `home` that is busy, but for some; then its limits have room."""
         home = self.home
-        if not (home.has_room and home.busy(self.model, without=without) and self._enters(home)):
+        if not (home.has_room and home.is_busy(self.model, without=without) and self._takes_upstream_place(home)):
             return False
         self.skip = tuple(without)
         return True
 
-    def _enters(self, group: Group) -> bool:
+    def _takes_upstream_place(self, group: Group) -> bool:
         """Return whether the limits of an upstream have room; then the request has its places there, else as before."""
         limits = self._limits
         if limits.enter is None or group is limits.entered:

@@ -83,13 +83,13 @@ class Breaker:
         self._sending_until_s = 0.0
         self._ejections = 0  # in a row: without a whole answer between them
 
-    def state(self, now_s: float) -> State:
+    def get_state(self, now_s: float) -> State:
         """Return the state, for people and metrics."""
         if self.until_s is None:
             return "closed"
         return "open" if now_s < self.until_s else "half-open"
 
-    def admits(self, now_s: float, *, whole: bool = True) -> bool:
+    def may_begin(self, now_s: float, *, whole: bool = True) -> bool:
         """Return whether a request may begin now. `whole`: its client has sent all of it."""
         if self.until_s is None:
             return True

@@ -38,7 +38,7 @@ class RetryBudget:
         """Return whether a retry is allowed now. `apart`: the client caused the failure."""
         return self._has_room(1.0, apart=apart)
 
-    def take(self, *, apart: bool = False) -> bool:
+    def take_retry(self, *, apart: bool = False) -> bool:
         """Count a retry. Return False if the budget has no room: then it must not be sent."""
         if not self.has_room(apart=apart):
             return False
@@ -49,8 +49,8 @@ class RetryBudget:
         return True
 
     def take_hedge(self) -> bool:
-        """Count a hedged request, as `take` does; it may use only half of the room."""
-        return self._has_room(0.5) and self.take()
+        """Count a hedged request, as `take_retry` does; it may use only half of the room."""
+        return self._has_room(0.5) and self.take_retry()
 
     def _has_room(self, share: float, *, apart: bool = False) -> bool:
         if (now_s := self._clock()) >= self._due_s:

@@ -114,7 +114,7 @@ class UpstreamCall:
         self._is_once = is_once
         self._upstream: UpstreamConnection | None = None
         self._answer = _Answer(method)
-        self.kept_bytes = 0  # of the body, but for what `each` gave on as it came
+        self.kept_bytes = 0  # of the body, but for what `read_each` gave on as it came
         self._failure: BaseException | None = None
         self._began = False  # some byte of the answer came
         self._unanswered = False  # the connection closed before
@@ -130,20 +130,20 @@ class UpstreamCall:
         A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one,
         unless it is to be sent once. After a limit, or `close`, it is never sent again.
         """
-        upstream = self._pool.take()
+        upstream = self._pool.take_idle()
         if upstream is not None:
             self._attach(upstream, request)
             head = await self._await_head()
             if head is not None or not self._unanswered or not upstream.reused:
                 return self._require_head(head)
-            self._pool.doubt(upstream)
+            self._pool.end_old_connections(upstream)
             if self._is_once:
                 return self._require_head(head)
             self._failure, self._unanswered = None, False
         self._attach(await self._pool.connect(), request)
         return self._require_head(await self._await_head())
 
-    async def more(self) -> bytes:
+    async def read_more(self) -> bytes:
         """Return the payload of the body that came since the last call; wait if there is none. b"" at its end.
 
         Raises GatewayError if the answer is cut, broken, or silent for too long.
@@ -156,10 +156,10 @@ class UpstreamCall:
             await self._silence.wait()
         return self._take_held()
 
-    async def each(self, take: Take) -> None:
-        """Give the rest of the body to `take`, as it comes: a turn of the event loop less than `more`.
+    async def read_each(self, take: Take) -> None:
+        """Give the rest of the body to `take`, as it comes: a turn of the event loop less than `read_more`.
 
-        Raises what `more` does, and what `take` raises, which ends the call.
+        Raises what `read_more` does, and what `take` raises, which ends the call.
         """
         self._begin_reading()
         while True:
@@ -200,10 +200,10 @@ class UpstreamCall:
         if upstream is not None:
             upstream.abort()
 
-    async def within(self, limit_bytes: int) -> bytes:
+    async def read_within(self, limit_bytes: int) -> bytes:
         """Read the body; of one that is longer than `limit_bytes` a little more than that. Raises GatewayError."""
         pieces: list[bytes] = []
-        while limit_bytes >= 0 and (piece := await self.more()):
+        while limit_bytes >= 0 and (piece := await self.read_more()):
             pieces.append(piece)
             limit_bytes -= len(piece)
         return b"".join(pieces)
@@ -224,7 +224,7 @@ class UpstreamCall:
 
     # As a turn of the connection.
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         """Read a bounded part of the answer in this turn of the loop, and the rest in the next ones."""
         self._began = True
         self._end_chunk_relay()
@@ -245,7 +245,7 @@ class UpstreamCall:
 
     def _continue_reading(self) -> bool:
         if self._upstream is not None and self._has_pending:
-            self.response_received(b"")
+            self.on_response_bytes(b"")
         return self._upstream is not None and self._has_pending
 
     def _read_answer(self, data: bytes) -> None:
@@ -289,18 +289,18 @@ class UpstreamCall:
             and isinstance(body, ChunkedBody)
             and body.between_chunks
         ):
-            self._upstream.relay = self._chunk_received
+            self._upstream.relay = self._take_chunk
 
     def _end_chunk_relay(self) -> None:
         if self._upstream is not None:
             self._upstream.take_back()
 
-    def _chunk_received(self, chunk: bytes) -> None:
+    def _take_chunk(self, chunk: bytes) -> None:
         """Take one whole chunk, with its framing."""
         self._deliver(chunk[chunk.index(b"\n") + 1 : -2])
 
     def _deliver(self, payload: bytes) -> None:
-        """Pass payload to the callback of `each`; an exception of it ends the call."""
+        """Pass payload to the callback of `read_each`; an exception of it ends the call."""
         self._silence.since_s = self._silence.loop.time()
         assert self._answer.take is not None
         try:
@@ -314,14 +314,14 @@ class UpstreamCall:
                 self._end_chunk_relay()
                 self._silence.wake()
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         return False
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         """Complete an answer that ends with its connection; else fail the call."""
         self._upstream = None
         while self._has_pending and not self._done and self._failure is None:
-            self.response_received(b"")  # at most one read: what came before the end counts
+            self.on_response_bytes(b"")  # at most one read: what came before the end counts
         if self._done or self._failure is not None:
             return
         if self._answer.head is not None and self._answer.head.framing == "close" and error is None:
@@ -331,11 +331,11 @@ class UpstreamCall:
             self._fail("it closed the connection in the middle of its answer" if self._began else "it did not answer")
         self._silence.wake()
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         """Do nothing: a request is written whole, and how much of it the kernel has taken does not matter."""
 
-    def upstream_drained(self) -> None:
-        """See `upstream_full`."""
+    def on_upstream_drained(self) -> None:
+        """See `on_upstream_full`."""
 
     def _begin_reading(self) -> None:
         if not self._reading:
@@ -387,7 +387,7 @@ class UpstreamCall:
             return
         assert self._answer.head is not None
         if clean and self._answer.head.keep_alive:
-            self._pool.give(upstream, idle_timeout_s=self._answer.head.idle_timeout_s)
+            self._pool.return_connection(upstream, idle_timeout_s=self._answer.head.idle_timeout_s)
         else:
             upstream.abort()
 

@@ -38,24 +38,24 @@ class Owner(Protocol):
 
     @property
     def buffer(self) -> memoryview: ...
-    def forget(self, connection: "UpstreamConnection") -> None: ...
+    def forget_connection(self, connection: "UpstreamConnection") -> None: ...
     def finish(self, connection: "UpstreamConnection") -> None: ...
 
 
 class UpstreamTurn(Protocol):
     """A request's use of the upstream connection that carries it."""
 
-    def response_received(self, data: bytes) -> None: ...
-    def upstream_eof(self) -> bool:
+    def on_response_bytes(self, data: bytes) -> None: ...
+    def on_upstream_eof(self) -> bool:
         """Handle the upstream's FIN. Return True to leave our side of the connection open."""
         ...
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         """Handle the loss of the connection; `error` is None after a FIN."""
         ...
 
-    def upstream_full(self) -> None: ...
-    def upstream_drained(self) -> None: ...
+    def on_upstream_full(self) -> None: ...
+    def on_upstream_drained(self) -> None: ...
 
 
 class _EarlyEvents:
@@ -135,36 +135,36 @@ class UpstreamConnection(asyncio.Protocol):
         if turn is not None:
             if len(data) > SMALL_READ_BYTES:
                 self._use_small_reads()
-            turn.response_received(data)
+            turn.on_response_bytes(data)
         elif (first := self._first) is not None and len(first.early) < EARLY_LIMIT_BYTES:
             first.early += data
         else:
             self.abort()
 
     def eof_received(self) -> bool:
-        return self.turn is not None and self.turn.upstream_eof()
+        return self.turn is not None and self.turn.on_upstream_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the loss to the turn; TLS without close_notify counts as an error."""
         turn, self.turn = self.turn, None
-        self.pool.forget(self)
+        self.pool.forget_connection(self)
         first = self._first
         if turn is None and first is None:
             return
         if exc is None and not self._has_ended_cleanly():
             exc = ConnectionResetError("TLS ended without close_notify")
         if turn is not None:
-            turn.upstream_lost(exc)
+            turn.on_upstream_lost(exc)
         elif first is not None:
             first.lost = (exc,)
 
     def pause_writing(self) -> None:
         if self.turn is not None:
-            self.turn.upstream_full()
+            self.turn.on_upstream_full()
 
     def resume_writing(self) -> None:
         if self.turn is not None:
-            self.turn.upstream_drained()
+            self.turn.on_upstream_drained()
 
     @property
     def is_lost(self) -> bool:
@@ -187,12 +187,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._first = None
             if first.early:
                 self.spoke_first = True
-                turn.response_received(first.early)
+                turn.on_response_bytes(first.early)
                 if self.turn is not turn:
                     return
             if first.lost is not None:
                 self.turn = None
-                turn.upstream_lost(first.lost[0])
+                turn.on_upstream_lost(first.lost[0])
                 return
         self.transport.write(request)
 
@@ -213,7 +213,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._small_reads = True
             self.transport.set_protocol(_SmallReads(self))
 
-    def rest(self) -> None:
+    def end_turn(self) -> None:
         """End the turn; the connection is idle until the next one."""
         self.turn, self._first, self.relayed_last = None, None, b""
         if self._small_reads and not self.transport.is_closing():
@@ -244,7 +244,7 @@ class UpstreamConnection(asyncio.Protocol):
         relayed, self.relayed = self.relayed, 0
         return relayed
 
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
         """Return whether a FIN or unexpected bytes already wait unread on this idle connection."""
         if self._poll is None:
             self._poll = select.poll()

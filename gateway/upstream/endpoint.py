@@ -41,11 +41,11 @@ class Endpoint:
         """Return the URL of the endpoint without a path."""
         return f"{'http' if self.tls is None else 'https'}://{self.authority.decode('latin-1')}"
 
-    def path(self, path: bytes) -> bytes:
+    def build_path(self, path: bytes) -> bytes:
         """Return a path of the API at this endpoint: its base path replaces `/v1`."""
         return (self.base_path or b"/v1") + path
 
-    def credential(self, header: bytes) -> bytes:
+    def build_credential(self, header: bytes) -> bytes:
         """Return the value with which a header carries the key. The name of the header is in lower case."""
         key = self.api_key or b""
         return b"Bearer " + key if header == b"authorization" else key
@@ -55,4 +55,4 @@ class Endpoint:
         if self.api_key is None:
             return b""
         name = self.auth_header or header
-        return b"%b: %b\r\n" % (name.title(), self.credential(name))
+        return b"%b: %b\r\n" % (name.title(), self.build_credential(name))

@@ -65,7 +65,7 @@ class MissingModels:
         lack = self.models.get(model)
         return lack is not None and now_s < lack.until_s
 
-    def ask(self, model: str, now_s: float) -> None:
+    def note_trial(self, model: str, now_s: float) -> None:
         """Note that a request tries a model that may be missing: other requests wait for its outcome."""
         lack = self.models.get(model)
         if lack is not None:
@@ -168,11 +168,11 @@ class Member:
         if until_s > self._paused_until_s:
             self._paused_until_s, self.limited = until_s, limited
 
-    def obstacle(self, now_s: float, *, whole: bool = True) -> Obstacle | None:
+    def find_obstacle(self, now_s: float, *, whole: bool = True) -> Obstacle | None:
         """Return why it may get no request now; None: it may. `whole`: the client has sent all of the request."""
         if not self.healthy:
             return "unhealthy"
-        if self.breaker.until_s is not None and not self.breaker.admits(now_s, whole=whole):
+        if self.breaker.until_s is not None and not self.breaker.may_begin(now_s, whole=whole):
             return "open"
         if now_s < self._paused_until_s:
             return "pausing"

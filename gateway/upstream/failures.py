@@ -38,7 +38,7 @@ class Failures:
         self._clock = clock
         self._seen: dict[str, _CauseState] = {}
 
-    def note(self, cause: str, *, request_id: str | None = None) -> None:
+    def record_failure(self, cause: str, *, request_id: str | None = None) -> None:
         """Log a failure, or count it for the next line. `cause` is a sentence that names the upstream.
 
         `request_id` None: the client has the head of the upstream's answer, and so no id of the gateway.
@@ -56,7 +56,7 @@ class Failures:
         self._seen[cause] = _CauseState(now_s + EVERY_S)
         self._log_failure(cause, request_id)
 
-    def sweep(self) -> None:
+    def log_suppressed(self) -> None:
         """Log how many failures had no line of their own in the last minute. To be called often."""
         if not self._seen:
             return

@@ -18,8 +18,9 @@ How a lane sends a request: make one `Tries` (attempts.py) for the client's requ
             break                               # the client gets this answer, or this error
         await asyncio.sleep(tries.pause_s)      # mostly 0
 
-Invariants: a place that `begin` or `place` took is given back by `ended` or `again`, once. The queue is first come,
-first served, and no request passes another. Nothing here does I/O, or reads a clock but the one that is passed in.
+Invariants: a place that `begin` or `wait_for_place` took is given back by `end` or `end_failed_try`, once. The queue is
+first come, first served, and no request passes another. Nothing here does I/O, or reads a clock but the one that is
+passed in.
 """
 
 import logging
@@ -141,13 +142,15 @@ class Group:
         """Return whether the gateway has a key for it; if not, the client's credential is sent."""
         return self.members[0].pool.endpoint.api_key is not None
 
-    def candidates(self, model: str | None, *, without: Collection[Member] = (), whole: bool = True) -> list[Member]:
+    def list_candidates(
+        self, model: str | None, *, without: Collection[Member] = (), whole: bool = True
+    ) -> list[Member]:
         """Return the endpoints that may take a request for `model` now. `whole`: its client has sent all of it."""
         now_s = self.clock()
         return [
             member
             for member in self.members
-            if member.obstacle(now_s, whole=whole) is None
+            if member.find_obstacle(now_s, whole=whole) is None
             and member not in without
             and (not member.models or member.serves(model))
         ]
@@ -166,7 +169,7 @@ class Group:
         `without`: the endpoints that were tried already. Then one whose last answer was a failure comes last: each try
         counts. One that was seen to lack the model comes last, too, and not at all if it should be one `having` it.
         """
-        found = self.candidates(model, without=without, whole=whole)
+        found = self.list_candidates(model, without=without, whole=whole)
         if model is not None and any(member.lacking.models for member in found):
             now_s = self.clock()
             fitting = [member for member in found if not member.lacking.is_missing(model, now_s)]
@@ -175,12 +178,12 @@ class Group:
             found = [member for member in found if not member.answers.strikes] or found
         return choose(found, self.rules.balance, sticky) if found else None
 
-    def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
+    def is_busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
         """Return whether only the number of requests under way keeps one from beginning."""
         now_s = self.clock()
-        return any(m.serves(model) and m.obstacle(now_s) == "busy" for m in self.members if m not in without)
+        return any(m.serves(model) and m.find_obstacle(now_s) == "busy" for m in self.members if m not in without)
 
-    def unavailable(self, model: str | None) -> GatewayError:
+    def build_unavailable_error(self, model: str | None) -> GatewayError:
         """Return the error for a request that no endpoint can take: which ones, why, and when to ask again."""
         now_s = self.clock()
         serving = [member for member in self.members if member.serves(model)]
@@ -189,7 +192,7 @@ class Group:
                 "upstream_unavailable",
                 f"No endpoint of upstream {self.name!r} serves this model: add it to 'models' of one of them.",
             )
-        obstacles = {member.obstacle(now_s) for member in serving}
+        obstacles = {member.find_obstacle(now_s) for member in serving}
         if "busy" in obstacles:
             self.tally.refused["busy"] += 1
             return GatewayError(
@@ -203,7 +206,7 @@ class Group:
         if is_pausing and all(member.limited for member in serving):
             text = f"Upstream {self.name!r} asked for a pause; send no request for {wait_s:.0f} s."
             return GatewayError("upstream_limited", text, retry_after_s=wait_s)
-        why = "; ".join(f"{member.name} {_WHY[found]}" for member in serving if (found := member.obstacle(now_s)))
+        why = "; ".join(f"{member.name} {_WHY[found]}" for member in serving if (found := member.find_obstacle(now_s)))
         return GatewayError(
             "circuit_open",
             f"Upstream {self.name!r} is out, so nothing was sent: {why}. Try again in {wait_s:.0f} s.",
@@ -212,7 +215,7 @@ class Group:
 
     # Places.
 
-    def take(self, member: Member, *, whole: bool = True) -> Probe | None:
+    def take_place(self, member: Member, *, whole: bool = True) -> Probe | None:
         """Take a place at an endpoint. Return the probe of its breaker that the request is (`Breaker.begin`)."""
         member.inflight += 1
         if member.breaker.until_s is None:
@@ -224,7 +227,7 @@ class Group:
     ) -> None:
         """Give a place back. `failed`: whether the endpoint was at fault; None: the end proves nothing about it.
 
-        `caller`: see `convict`.
+        `caller`: see `record_failure`.
         """
         member.inflight -= 1
         self.tally.tries[member.name, _SAID[failed]] += 1
@@ -232,23 +235,23 @@ class Group:
             member.breaker.record_client_left(probe)
         elif failed:
             member.answers.strikes += 1
-            self.convict(member, probe, caller=caller)
+            self.record_failure(member, probe, caller=caller)
         else:
             member.answers.strikes = 0
             if member.breaker.record_success(probe):
                 self._log_readmission(member)
         if self.queue.turns:
-            self.queue.serve(self)
+            self.queue.serve_waiters(self)
 
-    def suspect(self, member: Member) -> None:
+    def release_as_suspect(self, member: Member) -> None:
         """Release a place after a failure that counts only if another endpoint answers well."""
         member.inflight -= 1
         member.answers.strikes += 1
         self.tally.tries[member.name, _SAID[True]] += 1
         if self.queue.turns:
-            self.queue.serve(self)
+            self.queue.serve_waiters(self)
 
-    def convict(self, member: Member, probe: Probe | None, *, caller: CallerId | None) -> None:
+    def record_failure(self, member: Member, probe: Probe | None, *, caller: CallerId | None) -> None:
         """Let a failure count for the breaker of an endpoint. `caller`: whose request it was (`Breaker.failed`)."""
         now_s = self.clock()
         has_others = caller is not None and self.callers.has_others(caller, now_s)
@@ -264,19 +267,19 @@ class Group:
         if member.breaker.record_answer(probe):
             self._log_readmission(member)
 
-    def lacks(self, member: Member, model: str) -> None:
+    def note_missing_model(self, member: Member, model: str) -> None:
         """Note that an endpoint lacks a model that another one has, so that it is passed over."""
         if member.lacking.add(model, self.clock()):
             facts = {"upstream": self.name, "endpoint": member.name, "model": model}
             log.warning("endpoint lacks a model that others have", extra={"facts": facts})
 
-    async def place(self, waiter: QueueWaiter) -> Member:
+    async def wait_for_place(self, waiter: QueueWaiter) -> Member:
         """Wait in the queue for a place, which the waiter then has (`PlaceQueue.wait`). Raises GatewayError."""
         return await self.queue.wait(waiter, self)
 
     def serve_queue(self) -> None:
         """Give free places to the waiting requests in order; wake requests that can get none."""
-        self.queue.serve(self)
+        self.queue.serve_waiters(self)
 
     # Endpoints that come and go.
 
@@ -301,7 +304,7 @@ class Group:
         if self.checks is not None:
             self.checks.sweep(now_s)
         if self.queue.turns:
-            self.queue.serve(self)
+            self.queue.serve_waiters(self)
 
     def close(self) -> None:
         """Close idle connections; busy ones close when their request ends. Idempotent."""

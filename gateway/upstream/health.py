@@ -109,5 +109,5 @@ def _is_bad_status(status: int, endpoint: Endpoint) -> bool:
 def build_check_request(endpoint: Endpoint, path: bytes) -> bytes:
     """Return the request of a check: a GET of `path` below the endpoint's URL, with its key if it has one."""
     credential = endpoint.build_credential_line(b"authorization")
-    lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.path(path), endpoint.authority)
+    lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.build_path(path), endpoint.authority)
     return lines + credential + b"Accept: application/json\r\n\r\n"

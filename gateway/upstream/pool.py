@@ -59,7 +59,7 @@ class Pool:
         """Return what long answers are read into, one read at a time."""
         return memoryview(bytearray(SMALL_READ_BYTES))
 
-    def take(self) -> UpstreamConnection | None:
+    def take_idle(self) -> UpstreamConnection | None:
         """Return an idle connection that is alive and silent, or None.
 
         One system call (about 1 us) checks it: a FIN or a stray answer that waits unread must not meet a request.
@@ -69,18 +69,18 @@ class Pool:
             connection = idle.pop()
             if connection.transport.is_closing():
                 continue
-            if connection.stale():
+            if connection.is_stale():
                 connection.abort()
                 continue
             connection.reused = True
             return connection
         return None
 
-    def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
+    def return_connection(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
         """Take back a connection whose turn ended cleanly; close it if it cannot be used again."""
         if not connection.reused and isinstance(self.endpoint.tls, ResumingContext):
-            self.endpoint.tls.keep(connection.transport.get_extra_info("ssl_object"))
-        connection.rest()
+            self.endpoint.tls.keep_session(connection.transport.get_extra_info("ssl_object"))
+        connection.end_turn()
         if connection.spoke_first or connection.transport.get_write_buffer_size():
             # The answer came before the request was read: another may follow, and what is unsent may never be.
             connection.abort()
@@ -100,7 +100,7 @@ class Pool:
         endpoint, silent = self.endpoint, "the name server of its host did not answer"
         try:
             async with asyncio.timeout(endpoint.connect_s):
-                addresses = await LOOKUPS.addresses(endpoint.host)
+                addresses = await LOOKUPS.resolve_addresses(endpoint.host)
                 silent = "it did not accept a connection"
                 connection = await self._connect_first(addresses)
         except TimeoutError:
@@ -134,13 +134,13 @@ class Pool:
         )
         return connection
 
-    def forget(self, connection: UpstreamConnection) -> None:
+    def forget_connection(self, connection: UpstreamConnection) -> None:
         """Forget a connection that is gone."""
         self.open.discard(connection)
         if connection in self.idle:
             self.idle.remove(connection)
 
-    def doubt(self, lost: UpstreamConnection) -> None:
+    def end_old_connections(self, lost: UpstreamConnection) -> None:
         """End the idle connections that have waited since `lost` did, or for longer: it was lost when it was used.
 
         What forgot it, mostly a balancer, has forgotten them, too, and each would cost a request.
@@ -157,7 +157,7 @@ class Pool:
 
     def sweep(self, now: float) -> None:
         """Close what has been idle for too long, and end what does not finish closing."""
-        self.failures.sweep()
+        self.failures.log_suppressed()
         for connection in [c for c in self.open if c.turn is None and c.transport.is_closing()]:
             if now - connection.idle_since > CLOSE_LIMIT_S:
                 connection.abort()

@@ -65,11 +65,11 @@ class Places(Protocol):
         """Return the endpoint for a request, or None: none can take it now."""
         ...
 
-    def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
+    def is_busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
         """Return whether a place will become free."""
         ...
 
-    def unavailable(self, model: str | None) -> GatewayError:
+    def build_unavailable_error(self, model: str | None) -> GatewayError:
         """Return the error for a request that no endpoint can take."""
         ...
 
@@ -105,7 +105,7 @@ class PlaceQueue:
         """
         rules = self._rules
         if rules is None or not self.has_room:
-            raise waiter.build_refusal(places.unavailable(waiter.model))
+            raise waiter.build_refusal(places.build_unavailable_error(waiter.model))
         try:
             async with asyncio.timeout(rules.wait_s):
                 while True:
@@ -131,7 +131,7 @@ class PlaceQueue:
                 waiter.end(failed=None)
             raise
 
-    def serve(self, places: Places) -> None:
+    def serve_waiters(self, places: Places) -> None:
         """Give free places to the waiters in order; wake waiters that can get none."""
         for turn in tuple(self.turns):
             if turn.future.done():  # it was cancelled in this turn of the event loop
@@ -143,6 +143,6 @@ class PlaceQueue:
                 self.turns.remove(turn)
                 waiter.use_place(member)
                 turn.future.set_result(member)
-            elif not places.busy(waiter.model, without=waiter.skip):
+            elif not places.is_busy(waiter.model, without=waiter.skip):
                 self.turns.remove(turn)
                 turn.future.set_result(None)

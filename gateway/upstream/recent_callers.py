@@ -22,7 +22,7 @@ class Callers:
         self._latest: CallerId | None = None
         self._latest_s = self._before_s = float("-inf")  # of its latest request, and of that of the other one
 
-    def asks(self, caller: CallerId, now_s: float) -> None:
+    def note_request(self, caller: CallerId, now_s: float) -> None:
         """Note that a request of a caller begins."""
         if caller != self._latest:
             self._latest, self._before_s = caller, self._latest_s

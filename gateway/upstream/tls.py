@@ -43,7 +43,7 @@ class ResumingContext(ssl.SSLContext):
             session = self._sessions.get(server_hostname)
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
-    def keep(self, tls: ssl.SSLObject) -> None:
+    def keep_session(self, tls: ssl.SSLObject) -> None:
         """Keep the session of a connection over which something was read: by then its tickets have come."""
         if (session := tls.session) is not None:
             self._sessions[tls.server_hostname] = session

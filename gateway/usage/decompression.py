@@ -99,7 +99,7 @@ class AnswerDecoder:
         self._part = b""  # taken, and not decoded
         self._has_more = False  # the decoder has, without a further part
 
-    def keep(self, piece: bytes) -> None:
+    def keep_piece(self, piece: bytes) -> None:
         """Take the next piece, and decode a little if nothing waits."""
         if not self._came and self._new is _build_zlib_decoder and not _has_zlib_header(piece):
             self._decoder = zlib.decompressobj(_RAW)  # RFC 9110 section 8.4.1.2: some send deflate without its wrapper
@@ -117,13 +117,13 @@ class AnswerDecoder:
             undecoded.size += length
         if waits:
             if undecoded.size > MOST_BYTES:
-                self.give_up()
+                self.skip_rest()
             return
         self.decode(AT_ONCE_BYTES)
         if self._part or self._pieces or self._has_more:
             undecoded.add(self)
             if self._size and undecoded.size > MOST_BYTES:
-                self.give_up()
+                self.skip_rest()
 
     @property
     def waits(self) -> bool:
@@ -144,17 +144,17 @@ class AnswerDecoder:
             if self._leave_out is not None:
                 self._drop_waiting(self._leave_out)
 
-    def give_up(self) -> None:
+    def skip_rest(self) -> None:
         """Leave out what waits, and what follows."""
         if self._leave_out is None:
-            self._leave_out = self._kept.give_up
+            self._leave_out = self._kept.skip_undecodable
             self._drop_waiting(self._leave_out)
 
     def call_when_done(self, then: Callable[[], None]) -> None:
         """Call `then` when nothing waits any longer. No more pieces come."""
         self._then = then
 
-    def done(self) -> None:
+    def report_done(self) -> None:
         """Call the callback of `call_when_done`, as nothing waits any longer."""
         then, self._then = self._then, None
         if then is not None:
@@ -177,14 +177,14 @@ class AnswerDecoder:
         try:
             decoded = decoder.decompress(self._part, STEP_BYTES)
         except zlib.error:
-            self._leave_out = self._kept.give_up
+            self._leave_out = self._kept.skip_undecodable
             return 0
         length = len(decoded)
         self._grown += length
         if self._grown > FREE_BYTES + MOST_GROWTH * (self._came - self._size):
-            self._leave_out = self._kept.give_up
+            self._leave_out = self._kept.skip_undecodable
             return 0
-        self._kept.keep(decoded)
+        self._kept.keep_piece(decoded)
         self._part = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
         self._has_more = length >= STEP_BYTES and not (self._part or decoder.eof)
         return length
@@ -250,8 +250,8 @@ class DecodingQueue:
                 return
             self._decode_next()
         for decoding in self._waiting:
-            decoding.give_up()
-            decoding.done()
+            decoding.skip_rest()
+            decoding.report_done()
         self._waiting.clear()
 
     def _decode_next_turn(self) -> None:
@@ -268,7 +268,7 @@ class DecodingQueue:
         if decoding.waits:
             self._waiting.append(decoding)
         else:
-            decoding.done()
+            decoding.report_done()
 
 
 def _build_gzip_decoder() -> Decoder:

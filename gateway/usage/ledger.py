@@ -20,10 +20,10 @@ from gateway.contracts.model_names import (
     EVERY,
     MODEL_CHARS,
     OTHER,
+    build_shared_name,
     is_model_match,
     is_usage_match,
     may_be_shared,
-    shared_name,
 )
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store, StoreError
@@ -68,13 +68,13 @@ class ModelRows:
         self._all: set[str] = set()
         self._combined: set[str] = set()  # names of rows of several budgets
 
-    def use(self, prices: Prices) -> None:
+    def use_prices(self, prices: Prices) -> None:
         """Count by these prices from now on."""
         self.prices = prices
         self.known.clear()
         self._combined.clear()
 
-    def know(self, tenant: str, model: str) -> _Known:
+    def find_row(self, tenant: str, model: str) -> _Known:
         """Return row name, price and currency for a model, and remember them if it has its own row."""
         price = self.prices.find_price(model)
         paid, currency = (self.prices.dearest, "") if price is None else (price, self.prices.currency)
@@ -91,7 +91,7 @@ class ModelRows:
             return name
         if not globs:
             return OTHER
-        name = shared_name(globs)
+        name = build_shared_name(globs)
         if len(globs) > 1 and name not in self._combined:
             if len(self._combined) >= COMBINED or len(name) > MODEL_CHARS:
                 return EVERY
@@ -206,9 +206,9 @@ class Ledger:
         if not self._day.begins_s <= now_s < self._day.ends_s:  # the clock may have been set back
             self._day = _Day(now_s)
         tokens, rejected, cut, estimated, asked_for, requests = usage
-        name, price, currency = self.models.known.get((tenant, model)) or self.models.know(tenant, model)
+        name, price, currency = self.models.known.get((tenant, model)) or self.models.find_row(tenant, model)
         # What a client writes is no reason for a lower price, and audio is mostly dearer than text.
-        if asked_for or (currency and price is not None and not price.covers(tokens)):
+        if asked_for or (currency and price is not None and not price.covers_tokens(tokens)):
             price, currency = self.models.prices.dearest, ""
         row_key = (self._day.name, tenant, key, name, upstream, lane, currency)
         row = self._rows.get(row_key)
@@ -228,7 +228,7 @@ class Ledger:
             row[5] += cached
             row[7] += reasoning
         if price is not None:
-            row[8] += price.cost(tokens)
+            row[8] += price.compute_cost(tokens)
         if times is not None:
             self._metrics.observe(times, lane=lane, model=name)
 
@@ -240,9 +240,9 @@ class Ledger:
     @prices.setter
     def prices(self, prices: Prices) -> None:
         self._catch_up()
-        self.models.use(prices)
+        self.models.use_prices(prices)
 
-    def cost_of_token(self, counts: Callable[[str, str, str, str], bool]) -> float:
+    def estimate_token_cost(self, counts: Callable[[str, str, str, str], bool]) -> float:
         """Return what a token cost lately, in the currency, of usage that counts; without any, a guess by the prices.
 
         `counts` gets a tenant, key, model and upstream.
@@ -327,7 +327,7 @@ class Ledger:
             await asyncio.sleep(wait_s)
             now_s = self._clock.time()
             try:
-                for added_s in await self._store.lost_usage(before_s=now_s - GONE_S):
+                for added_s in await self._store.forget_lost_usage(before_s=now_s - GONE_S):
                     log.warning(
                         "a process of the gateway did not end in order: of what it used from %s on, at most %g s are "
                         "not in the usage",

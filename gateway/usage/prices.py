@@ -32,12 +32,12 @@ class Price:
     audio_input: float | None = None
     audio_output: float | None = None
 
-    def covers(self, tokens: TokenCounts) -> bool:
+    def covers_tokens(self, tokens: TokenCounts) -> bool:
         """Return whether each of the tokens has a price."""
         has_input = not tokens.audio_input or self.audio_input is not None
         return has_input and (not tokens.audio_output or self.audio_output is not None)
 
-    def cost(self, tokens: TokenCounts) -> int:
+    def compute_cost(self, tokens: TokenCounts) -> int:
         """Return the cost of an answer, in units of `COST_UNITS`. Audio without a price costs as text."""
         fresh = max(tokens.input - tokens.cached - tokens.written, 0)
         heard, spoken = min(tokens.audio_input, fresh), tokens.audio_output

@@ -29,7 +29,7 @@ class AnswerBuffer:
         self._pieces: list[bytes] = []
         self._size = 0
 
-    def keep(self, piece: bytes) -> None:
+    def keep_piece(self, piece: bytes) -> None:
         """Take the next piece."""
         self.length += len(piece)
         self._pieces.append(piece)
@@ -48,12 +48,12 @@ class AnswerBuffer:
                 self._split_beginning()
         return self._begun
 
-    def skip(self, length: int) -> None:
+    def skip_bytes(self, length: int) -> None:
         """Leave out so many bytes. What was kept until now is not the end any more."""
         self.length += length
         self._drop_pieces()
 
-    def give_up(self, length: int) -> None:
+    def skip_undecodable(self, length: int) -> None:
         """Leave out so many bytes that cannot be decoded."""
         self.unread += length
         self._drop_pieces()
@@ -62,7 +62,7 @@ class AnswerBuffer:
         """Count so many bytes behind the end of what could be decoded. It stays the end."""
         self.unread += length
 
-    def ends(self) -> tuple[bytes, bytes | None]:
+    def get_ends(self) -> tuple[bytes, bytes | None]:
         """Return the beginning and the end of the answer, or all of it and None, without a byte order mark."""
         tail = b"".join(self._pieces)
         head, end = (tail, None) if self._size == self.length else (self._head, tail)

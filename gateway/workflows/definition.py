@@ -63,7 +63,7 @@ class Workflow(Section):
         """Return the names of the tools that its steps call, in order."""
         return tuple(step.tool for step in self.steps if step.tool is not None)
 
-    def schema(self) -> JsonObject:  # type: ignore[override]  # pydantic's own is deprecated since 2.0
+    def build_schema(self) -> JsonObject:
         """Return the JSON Schema of its parameters, for a form and for checking them."""
         return {
             "type": "object",
@@ -74,6 +74,6 @@ class Workflow(Section):
             "additionalProperties": False,
         }
 
-    def definition(self) -> JsonObject:
+    def build_definition(self) -> JsonObject:
         """Return the workflow as JSON; `Workflow.model_validate` turns it into a workflow again."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)

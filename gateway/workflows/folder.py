@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from gateway.config.demo import is_demo_workflow
 from gateway.config.document import Document
-from gateway.config.messages import explain, nearest
+from gateway.config.messages import explain, suggest_nearest
 from gateway.config.problems import ConfigError, KeyPath, Problem, quote_word
 from gateway.config.reading.yaml_reader import parse
 from gateway.config.schema.context import WorkflowsSettings
 from gateway.config.schema.settings import Settings
 from gateway.config.trusted_file import UnsafePluginError, read_trusted_file
-from gateway.contracts.templates import Reference, references
+from gateway.contracts.templates import Reference, iterate_references
 from gateway.workflows.definition import Workflow
 
 MAX_FILE_BYTES = 256 * 1024
@@ -151,14 +151,14 @@ def _check_name(document: Document) -> None:
 
 def _check_parameters(document: Document) -> None:
     """Report enum values and defaults that do not fit the type, and other contradictions."""
-    for path in document.matches("parameters", "*"):
+    for path in document.iterate_matches("parameters", "*"):
         if not isinstance(document.get(*path), dict):
             continue
         kind = document.get(*path, "type") or "string"
         enum, default = document.get(*path, "enum"), document.get(*path, "default")
         if enum == []:
             document.complain((*path, "enum"), "expected at least one value")
-        for value in document.matches(*map(str, path), "enum", "*"):
+        for value in document.iterate_matches(*map(str, path), "enum", "*"):
             if not _fits_schema(document.get(*value), {"type": kind}):
                 document.complain(value, f"does not fit the type {quote_word(str(kind))}")
         if default is None:
@@ -188,7 +188,7 @@ def _check_steps(document: Document) -> None:
         document.complain(("steps",), "expected at least one step")
     elif isinstance(steps, list) and len(steps) > MAX_STEPS:
         document.complain(("steps", MAX_STEPS), f"more than {MAX_STEPS} steps: make two workflows of it")
-    parameters = [str(path[-1]) for path in document.matches("parameters", "*")]
+    parameters = [str(path[-1]) for path in document.iterate_matches("parameters", "*")]
     count = min(len(steps), MAX_STEPS) if isinstance(steps, list) else 0
     names = [document.get("steps", i, "name") for i in range(count)]
     for i, name in enumerate(names):
@@ -199,7 +199,7 @@ def _check_steps(document: Document) -> None:
         if isinstance(document.get(*path), dict):
             _check_step_kind(document, path)
             for place, text in _step_texts(document, path):
-                for reference in dict.fromkeys(references(text)):
+                for reference in dict.fromkeys(iterate_references(text)):
                     _check_reference(document, place, reference, parameters=parameters, names=names, number=i)
 
 
@@ -226,7 +226,7 @@ def _step_texts(document: Document, path: KeyPath) -> Iterator[tuple[KeyPath, st
         if isinstance(value, str):
             yield place, value
         elif isinstance(value, dict | list):
-            pending += [*document.matches_below(place)][::-1]
+            pending += [*document.iterate_below(place)][::-1]
 
 
 def _check_reference(
@@ -236,7 +236,7 @@ def _check_reference(
     written = f"{{{{{reference.kind}.{reference.name}}}}}"
     if reference.kind == "params":
         if reference.name not in parameters:
-            hint = nearest(reference.name, parameters) or "; declare it under parameters"
+            hint = suggest_nearest(reference.name, parameters) or "; declare it under parameters"
             document.complain(place, f"{written}: there is no parameter of this name{hint}")
         return
     earlier = [name for name in names[:number] if isinstance(name, str)]
@@ -247,7 +247,7 @@ def _check_reference(
             place, f"{written}: a step sees the results of those before it, and this one is not: move it up"
         )
     else:
-        hint = nearest(reference.name, earlier) or "; steps before this one: " + (
+        hint = suggest_nearest(reference.name, earlier) or "; steps before this one: " + (
             ", ".join(map(quote_word, earlier)) or "none"
         )
         document.complain(place, f"{written}: there is no step of this name{hint}")

@@ -14,14 +14,14 @@ _CALL = re.compile(r"\s*+/([a-z][a-z0-9_-]{0,63}+)(?!\S)")
 def check_parameters(workflow: Workflow, given: Json) -> Json:
     """Return the parameters of a run, with defaults. Raises GatewayError (invalid_parameters)."""
     try:
-        return validate_parameters(given, workflow.schema())
+        return validate_parameters(given, workflow.build_schema())
     except ParameterError as error:
         raise GatewayError("invalid_parameters", str(error), param=error.name) from None
 
 
 def build_workflow_usage(workflow: Workflow, parameters: Json) -> Json:
     """Return the value of `contracts.Exchange.workflow`: a run stores its workflow as it was."""
-    return {"definition": workflow.definition(), "parameters": parameters}
+    return {"definition": workflow.build_definition(), "parameters": parameters}
 
 
 def find_workflow_call(text: str, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Json] | None:
@@ -34,6 +34,6 @@ def find_workflow_call(text: str, workflows: Mapping[str, Workflow]) -> tuple[Wo
     if word is None or workflow is None:
         return None
     try:
-        return workflow, read_arguments(text[word.end() :], workflow.schema())
+        return workflow, read_arguments(text[word.end() :], workflow.build_schema())
     except ParameterError as error:
         raise GatewayError("invalid_parameters", str(error), param=error.name) from None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.contracts.templates import as_text
+from gateway.contracts.templates import format_value
 from gateway.jsontext import strict_json
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _describe_problem(error: "ValidationError", properties: Mapping[str, Json]) 
         return str(kind.unexpected[0]), _describe_unknown(properties)
     name = str(error.instance_path[0])
     if isinstance(kind, ValidationErrorKind.Enum):
-        return name, f"it must be one of {', '.join(map(as_text, _shorten_choices(properties[name]['enum'])))}"
+        return name, f"it must be one of {', '.join(map(format_value, _shorten_choices(properties[name]['enum'])))}"
     return name, f"it must be {_MEANT[properties[name]['type']]}"
 
 

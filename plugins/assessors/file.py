@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
-from gateway.plugin.paths import concern, unseen
+from gateway.plugin.paths import find_concern, find_unseen
 
 Profile = Literal["literal", "standard", "hardened"]
 
@@ -61,37 +61,37 @@ class FileAssessor:
         """Return auto (whitelist) for read, list and exists, confirm (default) for everything else."""
         operation = arguments.get("operation")
         if not isinstance(operation, str):
-            return _confirm("shape", "The argument 'operation' is not a text.")
+            return _build_confirm_verdict("shape", "The argument 'operation' is not a text.")
         if operation not in _READING:
-            return _confirm("operation", f"The operation {operation[:80]!r} is not one that only reads.")
+            return _build_confirm_verdict("operation", f"The operation {operation[:80]!r} is not one that only reads.")
         for name, value in arguments.items():
             if name in ("operation", "path") or value is None:
                 continue
             if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
-                return _confirm("shape", f"The argument {name[:80]!r} may change what {operation} does.")
+                return _build_confirm_verdict("shape", f"The argument {name[:80]!r} may change what {operation} does.")
             if self._hardened and name == "content":
-                return _confirm("mixed_intent", f"A {operation} with content may be meant to write.")
+                return _build_confirm_verdict("mixed_intent", f"A {operation} with content may be meant to write.")
         return self._judge_path(operation, arguments.get("path"))
 
     def _judge_path(self, operation: str, path: object) -> Verdict:
         if path is None or path == "":
             if operation != "list":
-                return _confirm("shape", f"A {operation} names no path.")
+                return _build_confirm_verdict("shape", f"A {operation} names no path.")
             path = "."
         if not isinstance(path, str):
-            return _confirm("shape", "The argument 'path' is not a text.")
+            return _build_confirm_verdict("shape", "The argument 'path' is not a text.")
         if len(path) > _LONGEST_PATH:
-            return _confirm("path", f"The path has {len(path)} characters, more than {_LONGEST_PATH}.")
-        hidden = "U+000A" if "\n" in path else unseen(path)
+            return _build_confirm_verdict("path", f"The path has {len(path)} characters, more than {_LONGEST_PATH}.")
+        hidden = "U+000A" if "\n" in path else find_unseen(path)
         if hidden is not None:
-            return _confirm("path", f"The path holds the invisible character {hidden}.")
-        why = concern(path) if self._hardened and operation != "exists" else None
+            return _build_confirm_verdict("path", f"The path holds the invisible character {hidden}.")
+        why = find_concern(path) if self._hardened and operation != "exists" else None
         if why is not None:
-            return _confirm("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
+            return _build_confirm_verdict("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
         return Verdict("auto", "whitelist", "file.reading", f"A {operation} changes nothing.")
 
 
-def _confirm(rule: str, reason: str) -> Verdict:
+def _build_confirm_verdict(rule: str, reason: str) -> Verdict:
     return Verdict("confirm", "default", f"file.{rule}", reason)
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.sql.lexer import Dialect
 from gateway.plugin.sql.statement import judge
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Marks of statements beyond the requirement's own list (SELECT, SHOW, DESCRIBE, EXPLAIN).
 _EXTENDED: Final = frozenset({"with", "values", "table", "pragma", "explain_analyze"})
@@ -19,7 +19,7 @@ _HARDENED: Final[Mapping[str, str]] = {
     "sensitive_read": "It reads password hashes or access rules.",
 }
 #: Arguments beside `sql` that change neither what runs nor where its result goes.
-_BESIDE: Final = words("""
+_BESIDE: Final = split_words("""
     database db schema catalog limit max_rows row_limit rows offset page page_size params parameters args bindings
     values timeout timeout_s timeout_ms timeout_seconds format output_format dialect description reason purpose
     comment explanation title risk_level
@@ -50,24 +50,26 @@ class SqlAssessor:
     def assess(self, arguments: Json) -> Verdict:
         sql = arguments.get("sql")
         if not isinstance(sql, str):
-            return _confirm("arguments", "The argument 'sql' is missing or is not a text.")
+            return _build_confirm_verdict("arguments", "The argument 'sql' is missing or is not a text.")
         for name, value in arguments.items():
             if name != "sql" and value is not None and name not in _BESIDE:
-                return _confirm("arguments", f"The argument {str(name)[:40]!r} may change what happens.")
+                return _build_confirm_verdict("arguments", f"The argument {str(name)[:40]!r} may change what happens.")
         judgement = judge(sql, dialect=self._dialect)
         if judgement.doubt:
-            return _confirm(*judgement.doubt)
+            return _build_confirm_verdict(*judgement.doubt)
         beyond = sorted(judgement.marks & _EXTENDED)
         if beyond and self._profile == "literal":
-            return _confirm(beyond[0], f"It uses {beyond[0].replace('_', ' ').upper()}, which is not on the list.")
+            return _build_confirm_verdict(
+                beyond[0], f"It uses {beyond[0].replace('_', ' ').upper()}, which is not on the list."
+            )
         if self._profile == "hardened":
             for mark, reason in _HARDENED.items():
                 if mark in judgement.marks:
-                    return _confirm(mark, reason)
+                    return _build_confirm_verdict(mark, reason)
         return Verdict("auto", "whitelist", "sql.reading", "It only reads.")
 
 
-def _confirm(rule: str, reason: str) -> Verdict:
+def _build_confirm_verdict(rule: str, reason: str) -> Verdict:
     return Verdict("confirm", "default", f"sql.{rule}", reason)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.plugin import Host, LoopLimits, Plugin, Stage, positive_seconds
+from gateway.plugin import Host, LoopLimits, Plugin, Stage, parse_positive_seconds
 
 
 class Config(BaseModel):
@@ -16,7 +16,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_tool_calls: int = Field(default=10, ge=1, le=1000, description="Tool calls in one turn.")
-    timeout: Annotated[float, BeforeValidator(positive_seconds)] = Field(
+    timeout: Annotated[float, BeforeValidator(parse_positive_seconds)] = Field(
         default=300.0, description="Longest run: model calls and tools, without waiting for people."
     )
     max_malformed: int = Field(default=3, ge=1, le=20, description="Unreadable calls in a row that end the run.")
@@ -29,7 +29,7 @@ class Config(BaseModel):
 
 
 def build(config: Config, host: Host) -> Stage:
-    return host.runs.stage(
+    return host.runs.build_stage(
         LoopLimits(
             max_tool_calls=config.max_tool_calls,
             timeout_s=config.timeout,

@@ -12,9 +12,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.aio.cooperative import Work, in_turns
+from gateway.aio.cooperative import Work, run_cooperatively
 from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply, replace
-from gateway.plugin.message_filter import AnswerEndedByRule, changed_body, changed_calls, screened_reply
+from gateway.plugin.message_filter import AnswerEndedByRule, change_body, change_calls, screen_reply
 from gateway.plugin.safe_regex import Patterns, RuleName, compile_pattern
 from gateway.plugin.stream_redactor import ALIKE, Finder, Screen, ScreenRule, Span, screen_text
 from gateway.plugin.text import Hit, Phrases, is_whole
@@ -68,15 +68,15 @@ class PhraseRule:
         self.name = name
         self._by_letters: dict[str, list[str]] = {}
         for phrase in sorted({_fold_phrase(phrase) for phrase in phrases}):
-            self._by_letters.setdefault(_without_blanks(phrase), []).append(phrase)
+            self._by_letters.setdefault(_remove_blanks(phrase), []).append(phrase)
         self._letters = sorted(self._by_letters)
         self._longest = max(map(len, self._letters), default=0)
         self._found = Phrases(self._letters, folded=str, whole=False)
 
-    def finder(self, text: str, starts: Sequence[int]) -> Finder:
+    def build_finder(self, text: str, starts: Sequence[int]) -> Finder:
         """Return the finder of these phrases. Of phrases that begin together it finds the longest."""
-        hits = [*self._found.hits(_without_blanks(text))]
-        found = sorted(self._spans(text, starts, hits)) if hits else []
+        hits = [*self._found.iterate_hits(_remove_blanks(text))]
+        found = sorted(self._iterate_spans(text, starts, hits)) if hits else []
 
         def find(at: int) -> Span | None:
             place = bisect_left(found, (at, -len(text) - 1))
@@ -86,15 +86,15 @@ class PhraseRule:
 
     def count_stable_chars(self, text: str) -> int:
         """Return where the longest end of the text begins that may become a phrase."""
-        letters = _without_blanks(text[-2 * self._longest :]) if self._longest else ""
+        letters = _remove_blanks(text[-2 * self._longest :]) if self._longest else ""
         for chars in range(min(self._longest, len(letters)), 0, -1):
             end = letters[-chars:]
             place = bisect_left(self._letters, end)
             if place < len(self._letters) and self._letters[place].startswith(end):
-                return _place(text, chars)
+                return _find_start(text, chars)
         return len(text)
 
-    def _spans(self, text: str, starts: Sequence[int], hits: Sequence[Hit]) -> Iterator[tuple[int, int]]:
+    def _iterate_spans(self, text: str, starts: Sequence[int], hits: Sequence[Hit]) -> Iterator[tuple[int, int]]:
         """Yield where phrases begin, and where they end with a minus."""
         places = [place for place, char in enumerate(text) if char != " "]
         for hit in hits:
@@ -102,11 +102,11 @@ class PhraseRule:
             start, end = inner[0], inner[-1] + 1
             if is_whole(text, start, end, joins=""):
                 written = text[start:end]
-                if any(_reads(phrase, written, inner, starts) for phrase in self._by_letters[hit.phrase]):
+                if any(_matches_phrase(phrase, written, inner, starts) for phrase in self._by_letters[hit.phrase]):
                     yield start, -end
 
 
-def _reads(phrase: str, written: str, places: Sequence[int], starts: Sequence[int]) -> bool:
+def _matches_phrase(phrase: str, written: str, places: Sequence[int], starts: Sequence[int]) -> bool:
     """Return whether a phrase stands there, letter by letter at `places`: with its blanks, or what does as one."""
     if written == phrase:
         return True
@@ -120,11 +120,11 @@ def _reads(phrase: str, written: str, places: Sequence[int], starts: Sequence[in
     return True
 
 
-def _without_blanks(text: str) -> str:
+def _remove_blanks(text: str) -> str:
     return text.replace(" ", "")
 
 
-def _place(text: str, letters: int) -> int:
+def _find_start(text: str, letters: int) -> int:
     """Return where so many letters at the end of a text begin; blanks do not count."""
     at = len(text)
     while letters:
@@ -148,52 +148,52 @@ class BlockStage:
         looks = (
             self._config.requests and exchange.execution.resume is None
         )  # a run that goes on was looked at when it began
-        found = await in_turns(self._match_rules(exchange)) if looks else Counter[str]()
+        found = await run_cooperatively(self._match_rules(exchange)) if looks else Counter[str]()
         if exchange.dry:
             told = ", ".join(sorted(found)) or "nothing"
             return await call_next(exchange.with_remarks(f"block_list: it found {told}"))
         for rule, count in found.items():
-            self._count(rule, count)
+            self._count_matches(rule, count)
         if found and self._config.mode == "enforce":
             return self._block_request(next(iter(found)))
         reply = await call_next(exchange)
-        return self._answer(reply) if self._config.answers and self._rules else reply
+        return self._screen_answer(reply) if self._config.answers and self._rules else reply
 
     def _match_rules(self, exchange: Exchange) -> Work[Counter[str]]:
         """Return the rules that match in a request. The parts of a message are also read as one text."""
         found: Counter[str] = Counter()
 
-        def look(text: str) -> Work[str]:
+        def match_text(text: str) -> Work[str]:
             yield from screen_text(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
             return text
 
-        yield from changed_body(exchange.body, look, names=True)
+        yield from change_body(exchange.body, match_text, names=True)
         for note in exchange.notes:
-            yield from look(note)
+            yield from match_text(note)
         if not found:
             for text in _join_text_parts(exchange.body):
-                yield from look(text)
+                yield from match_text(text)
         return found
 
-    def _answer(self, reply: Reply) -> Reply:
+    def _screen_answer(self, reply: Reply) -> Reply:
         """Return the reply as far as no rule matches."""
 
         def act(rule: str, text: str) -> str | None:
-            self._count(rule, 1)
+            self._count_matches(rule, 1)
             return text if self._config.mode == "shadow" else None
 
-        def look(text: str) -> Work[str]:
+        def act_on_text(text: str) -> Work[str]:
             told, ended = yield from screen_text(text, self._rules, act, ALIKE)
             if ended is not None:
                 raise AnswerEndedByRule(ended)
             return told
 
-        screening = screened_reply(
+        screening = screen_reply(
             reply,
             lambda: Screen(self._rules, act, ALIKE),
-            lambda calls: changed_calls(calls, look),
-            over=look,
-            events=look,
+            lambda calls: change_calls(calls, act_on_text),
+            over=act_on_text,
+            events=act_on_text,
             shadow=self._config.mode == "shadow",
         )
 
@@ -202,33 +202,33 @@ class BlockStage:
                 await screening.stream(emit)
             except AnswerEndedByRule as ended:
                 await reply.release()  # the model need not go on
-                await self._tell(emit, ended.rule)
+                await self._end_blocked_answer(emit, ended.rule)
 
         return replace(screening, stream=stream)
 
     def _block_request(self, rule: str) -> Reply:
         if self._config.on_block == "error":
-            raise self._error(rule)
+            raise self._build_error(rule)
 
         async def stream(emit: Emit) -> None:
-            await self._tell(emit, rule)
+            await self._end_blocked_answer(emit, rule)
             emit({"choices": [], "usage": _NO_TOKENS})
 
         return Reply(stream)
 
-    async def _tell(self, emit: Emit, rule: str) -> None:
+    async def _end_blocked_answer(self, emit: Emit, rule: str) -> None:
         """End an answer that is blocked. Raises GatewayError if the client is to get an error."""
         if self._config.on_block == "error":
-            raise self._error(rule)
+            raise self._build_error(rule)
         end: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}
         for chunk in (self._config.message.replace("{rule}", rule), end):
             if (pause := emit(chunk)) is not None:
                 await pause()
 
-    def _error(self, rule: str) -> GatewayError:
+    def _build_error(self, rule: str) -> GatewayError:
         return GatewayError("content_blocked", f"The rule {rule!r} of this gateway blocks it: leave out what it names.")
 
-    def _count(self, rule: str, count: int) -> None:
+    def _count_matches(self, rule: str, count: int) -> None:
         self._counters.count("guardrail_findings", count, stage="block_list", rule=rule, mode=self._config.mode)
 
 

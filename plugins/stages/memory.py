@@ -27,8 +27,8 @@ from gateway.plugin import (
     RecalledMemory,
     Reply,
     StoreError,
-    last_user_text,
-    memory_owner,
+    find_last_user_text,
+    get_memory_owner,
     replace,
 )
 from gateway.plugin.text import extract_keywords
@@ -90,15 +90,15 @@ class MemoryStage:
         self._host = host
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        whose, text = _find_owner(exchange), last_user_text(exchange.body.get("messages"))
-        request = _request(exchange)
+        whose, text = _find_owner(exchange), find_last_user_text(exchange.body.get("messages"))
+        request = _find_request(exchange)
         done: _Done | None = None
         known: Sequence[Memory] = ()
         if request is not None and request.action == "remember":
             known = await self._recall_memories(text, whose, limit=self._config.max_recalled)
-            done = await self._remember(exchange, whose, _on_one_line(request.about))
+            done = await self._remember_text(exchange, whose, _join_lines(request.about))
         elif request is not None and request.action == "forget":
-            done = await self._forget(exchange, whose, request, _on_one_line(request.about))
+            done = await self._forget_memories(exchange, whose, request, _join_lines(request.about))
         everything = request is not None and request.action == "recall"
         if done is None or done.gone:
             limit = self._config.max_note_chars // 4 if everything else self._config.max_recalled
@@ -107,7 +107,7 @@ class MemoryStage:
             known = [memory for memory in recalled if memory.id not in gone][:limit]
         notes = [] if done is None else [done.note]
         if known:
-            notes.append(block(known, max_chars=self._config.max_note_chars))
+            notes.append(write_block(known, max_chars=self._config.max_note_chars))
         elif everything:
             notes.append("You remember nothing about this user yet.")
         reply = await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
@@ -116,20 +116,20 @@ class MemoryStage:
         return _with_notice(reply, done.told, with_event=exchange.delivery.events)
 
     async def _recall_memories(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
-        return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()
+        return [found.memory for found in await self._list_recalled(text, whose, limit=limit)] if limit else ()
 
-    async def _recall(self, text: str, whose: _Whose, *, limit: int) -> Sequence[RecalledMemory]:
+    async def _list_recalled(self, text: str, whose: _Whose, *, limit: int) -> Sequence[RecalledMemory]:
         return await self._host.store.recall(
             text, tenant=whose.tenant, owner=whose.owner, conversation=whose.conversation, limit=limit
         )
 
-    async def _remember(self, exchange: Exchange, whose: _Whose, about: str) -> _Done:
+    async def _remember_text(self, exchange: Exchange, whose: _Whose, about: str) -> _Done:
         text = about[: self._config.max_chars].strip()
         if not text:
             return _Done("The user asked you to remember something, but named nothing. Ask what it is.")
         known = await self._recall_memories(text, whose, limit=_LOOKED_AT)
         created_s = self._host.clock.time()
-        memory = Memory(new_memory_id(), whose.tenant, whose.owner, whose.conversation, text, created_s)
+        memory = Memory(generate_memory_id(), whose.tenant, whose.owner, whose.conversation, text, created_s)
         is_new = all(other.text != text for other in known)
         if is_new and not exchange.dry:
             is_new = await self._host.store.remember(memory, limit=self._config.max_memories)
@@ -137,10 +137,10 @@ class MemoryStage:
             return _Done(f"You remember this already: {text!r}. Tell the user so.", {"kept": []})
         cut = f", cut off after {self._config.max_chars} characters" if len(about) > self._config.max_chars else ""
         note = f"This was stored just now, as the user asked{cut}: {text!r}. Confirm it to the user."
-        return _Done(note, {"kept": [_view(memory)]})
+        return _Done(note, {"kept": [_build_view(memory)]})
 
-    async def _forget(self, exchange: Exchange, whose: _Whose, request: MemoryIntent, about: str) -> _Done:
-        found = await self._recall("" if request.everything else about, whose, limit=_LOOKED_AT)
+    async def _forget_memories(self, exchange: Exchange, whose: _Whose, request: MemoryIntent, about: str) -> _Done:
+        found = await self._list_recalled("" if request.everything else about, whose, limit=_LOOKED_AT)
         gone = (
             [each.memory for each in found]
             if request.everything
@@ -157,22 +157,22 @@ class MemoryStage:
             n_gone = await store.forget(ids, tenant=whose.tenant, owner=whose.owner)
             while request.every and len(found) == _LOOKED_AT:
                 try:
-                    found = await self._recall(about, whose, limit=_LOOKED_AT)
+                    found = await self._list_recalled(about, whose, limit=_LOOKED_AT)
                     more = [each.memory.id for each in found if each.share == 1]
                     n_gone += await store.forget(more, tenant=whose.tenant, owner=whose.owner) if more else 0
                 except StoreError as error:
                     raise PartialError(f"{n_gone} memories are gone, the others are not: {error}") from error
                 found = found if more else ()
-        note = block(gone, max_chars=self._config.max_note_chars, head=_DELETED)
-        return _Done(note, {"forgotten": [*map(_view, gone[:_TOLD])], "count": n_gone}, frozenset(ids))
+        note = write_block(gone, max_chars=self._config.max_note_chars, head=_DELETED)
+        return _Done(note, {"forgotten": [*map(_build_view, gone[:_TOLD])], "count": n_gone}, frozenset(ids))
 
 
 def _find_owner(exchange: Exchange) -> _Whose:
-    owner = memory_owner(user=exchange.user, key=exchange.caller.name)
+    owner = get_memory_owner(user=exchange.user, key=exchange.caller.name)
     return _Whose(exchange.caller.tenant, owner, exchange.conversation if exchange.user is None else None)
 
 
-def _request(exchange: Exchange) -> MemoryIntent | None:
+def _find_request(exchange: Exchange) -> MemoryIntent | None:
     """Return the request of the message: once, not again in the rounds of tools that follow the same message."""
     if exchange.intent is None or exchange.intent.kind != "memory":
         return None
@@ -181,16 +181,16 @@ def _request(exchange: Exchange) -> MemoryIntent | None:
     return exchange.intent.memory if isinstance(last, dict) and last.get("role") == "user" else None
 
 
-def _on_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return _BLANK.sub(" ", text).strip()
 
 
-def new_memory_id() -> str:
+def generate_memory_id() -> str:
     """Return `mem_` and 26 characters of base32: 130 random bits."""
     return "mem_" + base64.b32encode(secrets.token_bytes(17)).decode().lower()[:26]
 
 
-def block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED) -> str:
+def write_block(memories: Sequence[Memory], *, max_chars: int, head: str = _REMEMBERED) -> str:
     """Write one line each under `head`, as far as they fit into `max_chars`. The first that does not fit is cut off."""
     lines = [head]
     room = max_chars - len(head)
@@ -221,7 +221,7 @@ def select_memories(found: Sequence[RecalledMemory], about: str, *, every: bool)
     return [memory for score, memory in alike if score == best]
 
 
-def _view(memory: Memory) -> Json:
+def _build_view(memory: Memory) -> Json:
     return {"id": memory.id, "text": memory.text}
 
 

@@ -29,7 +29,7 @@ from gateway.plugin import (
     Reply,
     lets_server_search,
     may_call_tools,
-    positive_seconds,
+    parse_positive_seconds,
     replace,
 )
 
@@ -50,7 +50,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ttl: Annotated[float, BeforeValidator(positive_seconds)] = Field(
+    ttl: Annotated[float, BeforeValidator(parse_positive_seconds)] = Field(
         default=300.0, description="How long an answer is kept, such as 5m."
     )
     max_entries: int = Field(default=10_000, ge=1, description="Answers that one worker keeps at once.")
@@ -65,7 +65,7 @@ class Config(BaseModel):
         default=("openai-organization", "openai-project", "openai-beta"),
         description="Header fields of clients that make requests different.",
     )
-    wait: Annotated[float, BeforeValidator(positive_seconds)] = Field(
+    wait: Annotated[float, BeforeValidator(parse_positive_seconds)] = Field(
         default=30.0, description="How long a request waits for the answer to an equal one that is under way."
     )
 
@@ -102,10 +102,10 @@ class ResponseCache:
         self._flights: dict[bytes, _Flight] = {}
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        fields = _fields(exchange.origin.header)
+        fields = _select_fields(exchange.origin.header)
         wants = {name.decode(): age for name, age in _DIRECTIVE.findall(fields.get(b"cache-control", b"").lower())}
         why = "Cache-Control: no-store" if "no-store" in wants else self._find_bypass_reason(exchange.body)
-        key = None if why else self._key(exchange, fields)
+        key = None if why else self._hash_request(exchange, fields)
         if key is None:
             return await self._bypass_cache(exchange, call_next, why or "it is nested too deeply")
         max_age_s = 0.0 if "no-cache" in wants else float(wants.get("max-age") or "inf")
@@ -114,7 +114,7 @@ class ResponseCache:
             return await call_next(_with_remark(exchange, found))
         while max_age_s:
             if (kept := self._find_fresh_answer(key, max_age_s)) is not None:
-                self._count("hit")
+                self._count_result("hit")
                 return _replay_answer(kept)
             if (flight := self._flights.get(key)) is None:
                 return await self._ask_and_share(key, exchange, call_next)
@@ -125,7 +125,7 @@ class ResponseCache:
     async def _bypass_cache(self, exchange: Exchange, call_next: Handler, why: str) -> Reply:
         if exchange.dry:
             return await call_next(_with_remark(exchange, f"its answer is not kept: {why}"))
-        self._count("bypass")
+        self._count_result("bypass")
         return replace(await call_next(exchange), cache="bypass")
 
     def _find_bypass_reason(self, body: Json) -> str:
@@ -139,7 +139,7 @@ class ResponseCache:
         is_same = (temperature == 0 and not isinstance(temperature, bool)) or isinstance(seed, int)
         return "" if is_same or self._config.any_temperature else "it has neither temperature 0 nor a seed"
 
-    def _key(self, exchange: Exchange, fields: Mapping[bytes, bytes]) -> bytes | None:
+    def _hash_request(self, exchange: Exchange, fields: Mapping[bytes, bytes]) -> bytes | None:
         """Return the hash of all that an answer depends on, or None if it cannot be written.
 
         The client's own credential is a part of it: who may not ask the upstream gets no answer of it.
@@ -190,10 +190,10 @@ class ResponseCache:
 
     async def _ask_model(self, key: bytes, exchange: Exchange, call_next: Handler, flight: _Flight | None) -> Reply:
         """Return the model's reply, which is kept once it has ended well."""
-        self._count("miss")
+        self._count_result("miss")
         reply = await call_next(exchange)
         may_call = may_call_tools(exchange) and bool(
-            self._host.tools.get_offered(exchange) or self._host.tools.services()
+            self._host.tools.get_offered(exchange) or self._host.tools.list_services()
         )
         taking = _AnswerCollector(may_call=may_call)
 
@@ -207,9 +207,9 @@ class ResponseCache:
             except BaseException as error:
                 self._end_flight(key, flight, in_vain=isinstance(error, Exception))
                 raise
-            chunks = taking.whole()
+            chunks = taking.get_whole()
             if chunks is not None:
-                self._keep(key, chunks)
+                self._store_answer(key, chunks)
             self._end_flight(key, flight, in_vain=chunks is None)
 
         async def release() -> None:
@@ -224,14 +224,14 @@ class ResponseCache:
             flight.in_vain = in_vain
             flight.over.set()
 
-    def _keep(self, key: bytes, chunks: bytes) -> None:
+    def _store_answer(self, key: bytes, chunks: bytes) -> None:
         kept = _CachedAnswer(chunks, self._host.clock.monotonic())
         if len(chunks) + _ENTRY_BYTES <= self._config.max_bytes:
             self._kept[key] = kept
             while len(self._kept) > self._config.max_entries:
                 self._kept.popitem()
 
-    def _count(self, result: CacheResult) -> None:
+    def _count_result(self, result: CacheResult) -> None:
         self._host.counters.count("response_cache_requests", result=result)
 
 
@@ -261,7 +261,7 @@ class _AnswerCollector:
             if chunk["choices"] or rest.keys() - {"id", "object", "created", "model", "choices"}:
                 self._append(rest)
 
-    def whole(self) -> bytes | None:
+    def get_whole(self) -> bytes | None:
         """Return the chunks as a JSON array, or None if the answer is none that is kept."""
         if self._spoiled or self._finish != "stop" or not self._says:
             return None
@@ -309,7 +309,7 @@ def _replay_answer(kept: _CachedAnswer) -> Reply:
     return Reply(stream, cache="hit")
 
 
-def _fields(header: bytes) -> dict[bytes, bytes]:
+def _select_fields(header: bytes) -> dict[bytes, bytes]:
     """Return the client's header fields that go on to the model, by their names in lower case."""
     fields: dict[bytes, bytes] = {}
     for line in header.split(b"\r\n"):

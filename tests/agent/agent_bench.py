@@ -171,7 +171,7 @@ class Bench:
     async def reply(self, **facts: object) -> Reply:
         given: dict[str, object] = {"id": "run_1", "body": BODY, "caller": CALLER, "chain": "main", **facts}
         exchange = new_exchange(**given)
-        return await (await self.agents()).stage(self.limits)(exchange, self._model)
+        return await (await self.agents()).build_stage(self.limits)(exchange, self._model)
 
     async def run(self, **facts: object) -> list[Json]:
         """Return the chunks for the client, without the marks that are not for it."""
@@ -184,7 +184,7 @@ class Bench:
         run = await self.leases.claim("run_1", *(states or ("running", "awaiting_approval")))
         assert run is not None, await self.stored()
         exchange = changed(load_exchange(Resume(run, messages), approvals="turn"), **facts)
-        return await told_by(await agents.stage(self.limits)(exchange, self._model))
+        return await told_by(await agents.build_stage(self.limits)(exchange, self._model))
 
     async def stored(self) -> StoredRun:
         run = await self.store.run("run_1", tenant="t")
@@ -192,10 +192,10 @@ class Bench:
         return run
 
     async def steps(self) -> list[StoredStep]:
-        return list(await self.store.steps("run_1", tenant="t"))
+        return list(await self.store.list_steps("run_1", tenant="t"))
 
     async def pending_approvals(self) -> list[Approval]:
-        return list(await self.store.approvals(tenant="t", run_id="run_1", limit=100))
+        return list(await self.store.list_approvals(tenant="t", run_id="run_1", limit=100))
 
     async def decide(self, *, approve: bool = True, index: int = -1, **wish: object) -> Approval:
         asked = (await self.pending_approvals())[index]

@@ -19,7 +19,7 @@ from gateway.model.upstream_client import ModelUpstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import event, head, sse_answer
+from gateway.testing.scripts import build_event, build_event_stream_answer, build_head
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.endpoint_state import Member
@@ -38,13 +38,13 @@ def chunk(content: str | None = None, *, finish: str | None = None, **more: obje
 def stream(*chunks: Json | bytes, done: bool = True) -> bytes:
     """A whole answer; bytes are the data of an event as they are."""
     data = [one if isinstance(one, bytes) else orjson.dumps(one) for one in chunks]
-    return sse_answer([event(one) for one in [*data, *([b"[DONE]"] if done else [])]])
+    return build_event_stream_answer([build_event(one) for one in [*data, *([b"[DONE]"] if done else [])]])
 
 
 HELLO = stream(chunk("Hel"), chunk("lo"), chunk(finish="stop"))
 
 
-STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 def says(raw: bytes) -> Script:

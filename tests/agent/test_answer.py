@@ -128,7 +128,7 @@ async def test_usage_is_read_from_any_chunk() -> None:
     """Without choices at the end, or beside text."""
     for last in ([chunk(finish="stop"), {"choices": [], "usage": USAGE}], [chunk(finish="stop", usage=USAGE)]):
         *_, usage = await read(chunk("Hi"), *last)
-        assert usage.chunk()["usage"] == USAGE
+        assert usage.build_chunk()["usage"] == USAGE
 
 
 # Of a step of a workflow.
@@ -170,11 +170,11 @@ async def test_empty_chunks_leave_a_plain_answer_unchanged(odd: Json) -> None:
 async def test_usage_of_a_plain_answer_is_read_or_estimated() -> None:
     """Or are estimated."""
     _, usage, _ = await plainly(chunk("Hi"), chunk(finish="stop"), {"choices": [], "usage": USAGE})
-    assert usage.chunk()["usage"] == USAGE
+    assert usage.build_chunk()["usage"] == USAGE
     usage = TurnUsage()
     usage.begin_call({"messages": []})
     await PlainAnswer(usage=usage).read(reply_of(chunk("12345"), chunk(finish="stop")), print)
-    assert usage.chunk()["usage"]["completion_tokens"] == 2
+    assert usage.build_chunk()["usage"]["completion_tokens"] == 2
 
 
 async def test_plain_answer_length_is_limited() -> None:
@@ -227,7 +227,7 @@ async def test_a_reply_is_released_once() -> None:
 
 
 async def test_reply_is_released_on_drop_and_expiry() -> None:
-    for end, flags in (("drop", (True, False)), ("expire", (False, True))):
+    for end, flags in (("drop_call", (True, False)), ("expire", (False, True))):
         made, released = opened()
         getattr(made, end)()
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -100,9 +100,9 @@ async def test_work_within_budget_keeps_its_result_and_error() -> None:
     async def fails() -> int:
         raise TimeoutError("its own")
 
-    assert await time.within(works()) == 7
+    assert await time.run_within(works()) == 7
     with pytest.raises(TimeoutError, match="its own"):
-        await time.within(fails())
+        await time.run_within(fails())
 
 
 async def test_work_that_takes_longer_is_cancelled() -> None:
@@ -116,13 +116,13 @@ async def test_work_that_takes_longer_is_cancelled() -> None:
             ended.set()
 
     with pytest.raises(GatewayError) as failed:
-        await budget(0.01).within(endless())
+        await budget(0.01).run_within(endless())
     assert failed.value.code == "agent_timeout" and ended.is_set()
 
 
 async def test_cancelled_work_raises_cancelled_error_not_timeout() -> None:
     """Whoever cancelled it hears just that."""
-    work = asyncio.create_task(budget(10.0).within(asyncio.Event().wait()))
+    work = asyncio.create_task(budget(10.0).run_within(asyncio.Event().wait()))
     await asyncio.sleep(0)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -133,7 +133,7 @@ async def test_work_within_a_time_budget_can_be_interrupted() -> None:
     """It ends as if the time were over, which it is not; nothing is interrupted where nothing is awaited."""
     time = budget(10.0)
     time.interrupt()
-    work = asyncio.create_task(time.within(asyncio.Event().wait()))
+    work = asyncio.create_task(time.run_within(asyncio.Event().wait()))
     await asyncio.sleep(0)
     time.interrupt()
     time.interrupt()
@@ -155,7 +155,7 @@ async def test_interruption_at_the_timeout_is_harmless() -> None:
             raise
 
     with pytest.raises(GatewayError):
-        await time.within(slow_to_end())
+        await time.run_within(slow_to_end())
 
 
 async def test_single_timer_ends_all_work_in_progress() -> None:
@@ -163,7 +163,7 @@ async def test_single_timer_ends_all_work_in_progress() -> None:
     calls: list[str] = []
     time = budget(0.01)
     time.start(lambda: calls.append("over"))
-    ended = await asyncio.gather(*(time.within(asyncio.Event().wait()) for _ in range(3)), return_exceptions=True)
+    ended = await asyncio.gather(*(time.run_within(asyncio.Event().wait()) for _ in range(3)), return_exceptions=True)
     assert [getattr(error, "code", None) for error in ended] == ["agent_timeout"] * 3
     assert calls == ["over"]
 
@@ -178,7 +178,7 @@ async def test_pause_does_not_consume_the_time_of_running_work() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    work = asyncio.create_task(time.within(endless()))
+    work = asyncio.create_task(time.run_within(endless()))
     await begun.wait()
     with time.pause():
         budget(0.04).start(later.set)

@@ -179,7 +179,7 @@ class Revoking(SqliteStore):
 
 
 async def revoke(store: SqliteStore) -> None:
-    (kept,) = await store.grants(tenant="t", now_s=0.0, limit=2)
+    (kept,) = await store.list_grants(tenant="t", now_s=0.0, limit=2)
     assert await store.delete_grant(kept.id, tenant="t", audit=())
 
 
@@ -221,7 +221,7 @@ async def test_store_change_during_a_client_pause_applies_to_next_call(says: str
     assert run is not None
     going_on = load_exchange(Resume(run), approvals="turn")
     going_on = replace(going_on, delivery=replace(going_on.delivery, events=True))
-    reply = await agents.stage(bench.limits)(going_on, bench._model)
+    reply = await agents.build_stage(bench.limits)(going_on, bench._model)
     await reply.stream(emit)
     await reply.release()
     assert xs(bench) == [1] and (await bench.pending_approvals())[-1].state == "pending"
@@ -258,7 +258,7 @@ async def test_late_outcome_of_a_lost_run_is_recorded_and_logged(
     assert ("it is done" if ends == "done" else "how far it came is not known") in step.late
     lines = [row.line for row in await two.store.audit(after=0, limit=99)]
     assert [line.decision for line in lines if line.event == "late"] == ["finished" if ends == "done" else "unknown"]
-    assert "tool.late" in {event.type for event in await two.store.events(after=0, limit=99)}
+    assert "tool.late" in {event.type for event in await two.store.list_events(after=0, limit=99)}
     assert samples(one.counters)["gateway_late_outcomes_total", ("look",)] == 1
     await one.close()
     await two.close()

@@ -35,13 +35,13 @@ def test_call_loop_executes_the_call_and_returns_its_result() -> None:
 
 def test_call_loop_restores_from_its_snapshot() -> None:
     machine = loop()
-    machine.restore(machine.snapshot(), ())
+    machine.restore(machine.take_snapshot(), ())
     assert machine.begin() == loop().begin()
     assert (machine.asked, machine.extra_fields, machine.hidden) == (1, {}, [])
 
 
 def test_call_loop_refuses_model_requests_and_answers() -> None:
     with pytest.raises(AssertionError):
-        loop().request({}, ())
+        loop().build_request({}, ())
     with pytest.raises(AssertionError):
         loop().handle_answer("", Prose(), finish_reason="stop")

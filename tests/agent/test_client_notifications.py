@@ -36,7 +36,7 @@ async def held(questions: Questions, *pending: str) -> list[Chunk]:
     async def say(chunk: Chunk) -> None:
         told.append(chunk)
 
-    await questions.hold([one for one in (FIRST, SECOND) if one.id in pending], say, held_s=120.0)
+    await questions.send_held_question([one for one in (FIRST, SECOND) if one.id in pending], say, held_s=120.0)
     return told
 
 
@@ -47,8 +47,8 @@ async def test_held_answer_repeats_its_question_only_for_other_calls() -> None:
     questions = Questions(bench.parts, RUN, record(bench))
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
-    assert questions.last([FIRST, SECOND]).startswith("Nobody has decided so far")
-    assert questions.last([SECOND]).startswith("This call waits for your approval")
+    assert questions.format_ending([FIRST, SECOND]).startswith("Nobody has decided so far")
+    assert questions.format_ending([SECOND]).startswith("This call waits for your approval")
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_2")] == [True, False]
     await bench.close()
 
@@ -61,7 +61,7 @@ async def test_caller_without_approve_scope_gets_no_decision_instructions() -> N
     questions = Questions(bench.parts, other, record(bench))
     (question, _) = await held(questions, "ap_1")
     assert isinstance(question, str) and "Your key may not decide" in question and "To answer" not in question
-    assert "repeat your request" in questions.last([FIRST])
+    assert "repeat your request" in questions.format_ending([FIRST])
     assert Questions(bench.parts, RUN, record(bench)).language == "en"
     await bench.close()
 
@@ -81,15 +81,15 @@ def speech() -> tuple[Speech, list[Chunk]]:
 
 def test_text_of_a_later_round_begins_a_paragraph() -> None:
     made, _ = speech()
-    assert [made.speak("One."), made.speak(" Two.")] == ["One.", " Two."]
+    assert [made.format_text("One."), made.format_text(" Two.")] == ["One.", " Two."]
     made.is_quiet = True
-    assert [made.speak("Three."), made.speak(" Four.")] == ["\n\nThree.", " Four."]
+    assert [made.format_text("Three."), made.format_text(" Four.")] == ["\n\nThree.", " Four."]
 
 
 async def test_round_text_after_an_answer_is_recorded_as_a_question() -> None:
     made, got = speech()
     assert made.text_before_question is None
-    made.speak("Look:")
+    made.format_text("Look:")
     await made.emit_round("May I?")
     await made.emit_round({"waits": True})
     assert got == ["\n\nMay I?", {"waits": True}] and made.text_before_question == "Look:"

@@ -26,7 +26,7 @@ class Forgetful(SqliteStore):
     async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
         raise StoreError(f"the disk is full: {turn}, {keys}, {tenant}, {now_s}")
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
+    async def find_hidden_turns(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         raise StoreError(f"the disk is gone: {keys}, {tenant}")
 
 

@@ -264,12 +264,12 @@ def test_correction_is_merged_into_a_trailing_user_message(role: str, roles: str
     wish: Json = {"role": "user", "content": "Look."}
     for _ in range(2):
         run.loop.handle_answer("", BAD, finish_reason="stop")
-    (asked,) = run.loop.request({}, [wish])["messages"]
+    (asked,) = run.loop.build_request({}, [wish])["messages"]
     assert asked["role"] == "user" and asked["content"].startswith("Look.\n\nYour last answer")
     assert asked["content"].count(BAD.reason) == 2
     run.round(found())
     run.loop.handle_answer("", BAD, finish_reason="stop")
-    assert " ".join(one["role"] for one in run.loop.request({}, [wish])["messages"]) == roles
+    assert " ".join(one["role"] for one in run.loop.build_request({}, [wish])["messages"]) == roles
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

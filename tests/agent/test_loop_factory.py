@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.agent.loop import AskAction, Execute, Loop
-from gateway.agent.loop_factory import new_machine
+from gateway.agent.loop_factory import build_machine
 from gateway.agent.output.scanner import CallGroup
 from gateway.agent.progress import RunProgress
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -24,7 +24,7 @@ async def machine_of(bench: Bench, **facts: object) -> Loop | WorkflowLoop:
     await bench.agents()
     given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
     exchange = new_exchange(id="run_1", **given)
-    return new_machine(bench.parts, LoopLimits(), exchange, RunProgress(TurnUsage()))
+    return build_machine(bench.parts, LoopLimits(), exchange, RunProgress(TurnUsage()))
 
 
 async def test_chat_machine_is_a_loop_that_judges_and_counts_calls() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.agent.budget import timeout
+from gateway.agent.budget import build_timeout_error
 from gateway.agent.loop import Finish, Loop
 from gateway.agent.run_metrics import LEFT, build_last_chunks, build_stored_answer, get_run_outcome, record_run_end
 from gateway.contracts.caller import Caller
@@ -22,7 +22,7 @@ from gateway.telemetry.counters import ContextCounters
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (timeout(5, "run_1"), "timeout"),
+        (build_timeout_error(5, "run_1"), "timeout"),
         (GatewayError("agent_iteration_limit", ""), "limit"),
         (GatewayError("agent_malformed_tool_call", ""), "parse_failed"),
         (GatewayError("workflow_failed", ""), "failed"),

@@ -35,10 +35,10 @@ class Failing(SqliteStore):
             raise StoreError("database or disk is full")
         await super().write(change)
 
-    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+    async def list_steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        return await super().steps(run_id, tenant=tenant)
+        return await super().list_steps(run_id, tenant=tenant)
 
     async def put_ask(self, ask: AskBefore) -> None:
         if self.unreadable:
@@ -119,7 +119,7 @@ async def test_ask_before_intent_requires_approval_throughout_its_conversation()
     (asked,) = await bench.pending_approvals()
     assert (asked.basis, asked.rule) == ("operator", "asked_for")
     await bench.store.cancel("run_1", tenant="t", now_s=0.0, events=(), audit=())
-    (kept,) = await bench.store.asks(tenant="t", now_s=0.0, limit=9)
+    (kept,) = await bench.store.list_asks(tenant="t", now_s=0.0, limit=9)
     assert (kept.conversation, kept.user) == ("c1", None)
     await bench.close()
 
@@ -138,7 +138,7 @@ async def test_dry_run_stores_no_ask_before_setting() -> None:
     """A dry run stores nothing."""
     bench = Bench([answer("Hi.")])
     await bench.run(intent=ASK, conversation="c1", dry=True)
-    assert await bench.store.asks(tenant="t", now_s=0.0, limit=9) == []
+    assert await bench.store.list_asks(tenant="t", now_s=0.0, limit=9) == []
     await bench.close()
 
 

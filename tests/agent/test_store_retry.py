@@ -43,11 +43,11 @@ class Failing(SqliteStore):
             self._fail()
         await super().write(change)
 
-    async def approvals(self, **which: object) -> Sequence[Approval]:  # type: ignore[override]
+    async def list_approvals(self, **which: object) -> Sequence[Approval]:  # type: ignore[override]
         if self.unreadable:
             self.unreadable -= 1
             self._fail()
-        return await super().approvals(**which)  # type: ignore[arg-type]
+        return await super().list_approvals(**which)  # type: ignore[arg-type]
 
     def _fail(self) -> None:
         self.failed()
@@ -233,7 +233,7 @@ async def test_recorded_question_survives_a_failed_park() -> None:
     (approval,) = await bench.pending_approvals()
     assert approval.state == "pending" and asked.count(f"approve {approval.id}") == 1
     assert (await bench.stored()).state == "awaiting_approval"
-    assert [e.type for e in await bench.store.events(after=0, limit=9)] == ["approval.required", "run.parked"]
+    assert [e.type for e in await bench.store.list_events(after=0, limit=9)] == ["approval.required", "run.parked"]
     await bench.decide()
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
     await bench.close()
@@ -247,7 +247,7 @@ async def test_policy_change_during_store_failure_requires_a_new_approval() -> N
     asked = texts(await bench.resumed())
     old, new = await bench.pending_approvals()
     assert (old.state, new.state) == ("cancelled", "pending") and new.id in asked and bench.calls == []
-    events = [e.type for e in await bench.store.events(after=0, limit=20)]
+    events = [e.type for e in await bench.store.list_events(after=0, limit=20)]
     assert events.count("approval.resolved") == 2, "the decision, and that it holds no more"
     assert "cancelled" in [row.line.event for row in await bench.store.audit(after=0, limit=20)]
     await bench.decide()

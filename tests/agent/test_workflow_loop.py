@@ -13,7 +13,7 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.store import Json
-from gateway.contracts.templates import FILLED_CHARS, filled_object
+from gateway.contracts.templates import FILLED_CHARS, fill_object
 from gateway.contracts.tools import ToolCall
 from gateway.workflows.definition import Workflow
 
@@ -34,7 +34,7 @@ def script(*steps: Json, **parameters: Any) -> WorkflowLoop:
         plan=_plan,
         new_id=lambda: f"call_{next(numbers)}",
         run_id="run_1",
-        fill=lambda _tool, arguments, values: filled_object(arguments, values),
+        fill=lambda _tool, arguments, values: fill_object(arguments, values),
     )
 
 
@@ -67,8 +67,8 @@ def failed(act: Any) -> str:
 
 def again(run: WorkflowLoop) -> WorkflowLoop:
     """The same run in another process, as its record has it."""
-    other = script(*run.workflow.definition()["steps"], **run.parameters)
-    other.restore(orjson.loads(orjson.dumps(run.snapshot())), [])
+    other = script(*run.workflow.build_definition()["steps"], **run.parameters)
+    other.restore(orjson.loads(orjson.dumps(run.take_snapshot())), [])
     return other
 
 
@@ -106,7 +106,7 @@ def test_workflow_model_step_receives_no_tools() -> None:
     body = {"model": "m", "temperature": 0, "messages": [], "tools": [{}], "tool_choice": "auto"}
     body |= {"functions": [{}], "function_call": "auto", "parallel_tool_calls": True, "response_format": {}}
     asked = {"model": "m", "temperature": 0, "messages": [{"role": "user", "content": "Say hi."}]}
-    assert run.request(body, [{"role": "user", "content": "/w hi"}]) == asked
+    assert run.build_request(body, [{"role": "user", "content": "/w hi"}]) == asked
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_workflow_snapshot_keeps_only_results_still_needed() -> None:
     )
     action = said(run, ran(run, run.begin(), "many rows"), "kept")
     assert isinstance(action, AskAction)
-    assert run.snapshot() == {"number": 2, "results": {"b": "kept"}, "cut": []}
+    assert run.take_snapshot() == {"number": 2, "results": {"b": "kept"}, "cut": []}
 
 
 def test_workflow_resumes_from_its_snapshot_at_every_step() -> None:
@@ -253,7 +253,7 @@ def test_workflow_error_names_its_step() -> None:
     named = run.add_step_to_error(error)
     assert named.message == "It broke. That was the step 'said' of the workflow 'w' (run run_1)."
     assert (named.code, named.facts, named.param, named.retry_after_s) == (error.code, error.facts, "x", 2.0)
-    settled = run.add_step_to_error(error.after_effects())
+    settled = run.add_step_to_error(error.mark_after_effects())
     assert (settled.settled, settled.facts.status) == (True, 422) and "'said'" in settled.message
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gateway.aio.clock import SystemClock, until_set, wait_until_done
+from gateway.aio.clock import SystemClock, wait_until_done, wait_until_set
 
 
 def test_system_clock_returns_unix_and_monotonic_time() -> None:
@@ -19,8 +19,8 @@ def test_system_clock_returns_unix_and_monotonic_time() -> None:
 async def test_until_set_reports_the_event_or_the_timeout() -> None:
     """And says which came first."""
     event = asyncio.Event()
-    assert await until_set(event, 0.0) is False
-    waits = asyncio.create_task(until_set(event, 3600.0))
+    assert await wait_until_set(event, 0.0) is False
+    waits = asyncio.create_task(wait_until_set(event, 3600.0))
     await asyncio.sleep(0)
     event.set()
     assert await waits is True
@@ -29,7 +29,7 @@ async def test_until_set_reports_the_event_or_the_timeout() -> None:
 async def test_cancelled_wait_raises_even_if_its_event_is_set() -> None:
     """Also while its event is set at the same moment: `asyncio.wait_for` would return."""
     event = asyncio.Event()
-    waits = asyncio.create_task(until_set(event, 3600.0))
+    waits = asyncio.create_task(wait_until_set(event, 3600.0))
     await asyncio.sleep(0)
     event.set()
     waits.cancel()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from gateway.aio.cooperative import LARGE_BYTES, Work, aside, at_once, in_turns
+from gateway.aio.cooperative import LARGE_BYTES, Work, run_aside, run_at_once, run_cooperatively
 from gateway.contracts.errors import GatewayError
 
 
@@ -18,7 +18,7 @@ def counted(most: int) -> Work[int]:
 
 
 def test_short_work_returns_its_result_at_once() -> None:
-    assert at_once(counted(4)) == 6
+    assert run_at_once(counted(4)) == 6
 
 
 async def test_long_work_yields_to_other_tasks() -> None:
@@ -37,7 +37,7 @@ async def test_long_work_yields_to_other_tasks() -> None:
         return "done"
 
     beside = asyncio.create_task(other())
-    assert await asyncio.wait_for(in_turns(patient()), 30) == "done"
+    assert await asyncio.wait_for(run_cooperatively(patient()), 30) == "done"
     beside.cancel()
 
 
@@ -45,10 +45,10 @@ async def test_long_work_yields_to_other_tasks() -> None:
 async def test_work_on_a_large_body_runs_in_another_thread(size: int, *, is_here: bool) -> None:
     """On a small one it is done at once; errors come back in both."""
     content = b"x" * size
-    assert (await aside(threading.get_ident, content=content) == threading.get_ident()) is is_here
+    assert (await run_aside(threading.get_ident, content=content) == threading.get_ident()) is is_here
 
     def fails() -> None:
         raise GatewayError("invalid_json", "no")
 
     with pytest.raises(GatewayError):
-        await aside(fails, content=content)
+        await run_aside(fails, content=content)

@@ -75,16 +75,18 @@ class Ledger(SqliteStore):
         self._fail_if_full()
         await super().write(change)
 
-    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
+    async def decide_approvals(
+        self, writes: Sequence[DecisionWrite]
+    ) -> Sequence[tuple[DecisionResult, Approval | None]]:
         self._fail_if_full()
-        ruled = await super().rule_all(writes)
+        ruled = await super().decide_approvals(writes)
         self.ruled.set()
         await self.answers.wait()
         return ruled
 
-    async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
+    async def list_events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
         self._fail_if_full()
-        return await super().events(**which)  # type: ignore[arg-type, return-value]
+        return await super().list_events(**which)  # type: ignore[arg-type, return-value]
 
     def _fail_if_full(self) -> None:
         if self.full:
@@ -226,7 +228,7 @@ async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[D
         office = ServedApprovals(store, feed, keepalive_s=keepalive_s)
         app = web.Application(middlewares=[errors])
         pages = (office.approval_pages, office.remembered, office.memories, office.runs, office.events, office.sockets)
-        for method, path, handler in (route for page in pages for route in page.routes()):
+        for method, path, handler in (route for page in pages for route in page.list_routes()):
             app.router.add_route(method, path, handler)
         async with assembled(pages=app) as lane, ClientSession() as session:
             yield Desktop(office, lane, session)

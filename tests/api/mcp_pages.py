@@ -97,7 +97,7 @@ async def moored(**servers: Mapping[str, object]) -> AsyncIterator[ServedMcp]:
         return caller
 
     app = web.Application(middlewares=[errors])
-    for method, path, handler in ServicePages(mcp_servers=lambda: fleets[0], authorise=authorise).routes():
+    for method, path, handler in ServicePages(mcp_servers=lambda: fleets[0], authorise=authorise).list_routes():
         app.router.add_route(method, path, handler)
     try:
         async with assembled(pages=app, own_paths=(SERVICES.encode(),)) as lane, ClientSession() as session:

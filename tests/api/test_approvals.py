@@ -88,7 +88,7 @@ async def test_approval_list_shows_pending_calls_with_all_fields() -> None:
 async def test_approval_list_is_filtered_by_its_query(query: str, found: list[str]) -> None:
     """By state, conversation, run, and to so many."""
     async with opened(parked(), parked("run_2", approval_id="ap_2", created_s=110.0, conversation="c2")) as desk:
-        await desk.office.store.rule(write("ap_2"))
+        await desk.office.store.decide_approval(write("ap_2"))
         _, listed = await desk.get(f"/context/approvals{query}")
         assert [view["id"] for view in listed["data"]] == found
 
@@ -298,7 +298,7 @@ async def test_decision_with_a_full_store_returns_507_and_is_retryable() -> None
 async def test_batch_decides_only_listed_approvals_with_individual_results() -> None:
     """Also when one more call has come since; each is answered for itself, and the runs go on once (A12)."""
     async with opened(group("ap_1", "ap_2", "ap_3", "ap_4"), parked("run_2", approval_id="ap_5")) as desk:
-        await desk.office.store.rule(write("ap_4", approve=False))
+        await desk.office.store.decide_approval(write("ap_4", approve=False))
         listed = [
             {"id": "ap_1", "sha256": "a" * 64},
             {"id": "ap_2", "sha256": "f" * 64},

@@ -16,7 +16,7 @@ from gateway.dialects.registry import build_paths
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request, Response
 from gateway.testing.raw_connection import connect
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 ASKED: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -24,7 +24,7 @@ MODELS = b'{"object": "list", "data": [{"id": "m"}]}'
 
 
 def model(request: Request) -> bytes:
-    return answer(200, MODELS, [("Content-Type", "application/json")]) if request.method == b"GET" else HELLO
+    return build_answer(200, MODELS, [("Content-Type", "application/json")]) if request.method == b"GET" else HELLO
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def test_every_context_chat_path_answers() -> None:
             told = await ask(made, path, b"X-Context-Mode: context")
             assert told.status == 200, path
             assert json.loads(told.payload)["choices"][0]["message"]["content"] == "Hello"
-            assert told.values(b"x-context-run-id") == told.values(b"x-request-id")
+            assert told.list_values(b"x-context-run-id") == told.list_values(b"x-request-id")
         assert {request.target for request in upstream.requests} == {b"/v1/chat/completions"}
 
 
@@ -71,7 +71,7 @@ async def test_model_list_is_relayed_from_the_upstream() -> None:
         for path in MODEL_PATHS:
             told = await ask(made, path, b"X-Mine: 1", method=b"GET")
             assert (told.status, told.payload) == (200, MODELS)
-        assert all(request.values(b"x-mine") == [b"1"] for request in upstream.requests)
+        assert all(request.list_values(b"x-mine") == [b"1"] for request in upstream.requests)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_chat_and_models_require_the_context_scope(key: bytes, expected: t
         assert not upstream.requests
         assert (await ask(made, "/context/v1/chat/completions", b"Authorization: Bearer high")).status == 200
         (request,) = upstream.requests
-        assert request.values(b"authorization") == [b"Bearer sk-upstream"]
+        assert request.list_values(b"authorization") == [b"Bearer sk-upstream"]
 
 
 async def test_chat_body_over_the_limit_returns_413() -> None:
@@ -109,7 +109,7 @@ async def test_chat_error_request_id_is_the_run_id() -> None:
     async with gateway() as (made, _):
         told = await ask(made, "/context/v1/chat/completions", b"X-Context-Chain: nope")
         assert code(told) == (400, "invalid_header")
-        (request_id,) = told.values(b"x-request-id")
+        (request_id,) = told.list_values(b"x-request-id")
         assert request_id.decode() in json.loads(told.payload)["error"]["message"]
 
 
@@ -138,7 +138,7 @@ async def test_a_message_calls_a_workflow_on_every_path(tmp_path: Path) -> None:
         for path in build_paths(ENDPOINT):
             told = await ask(made, path, b"X-Context-Mode: context", body=saying("Hi", "/echo  two words "))
             assert json.loads(told.payload)["choices"][0]["message"]["content"] == "[two words]", path
-            assert told.values(b"x-context-run-id") == told.values(b"x-request-id")
+            assert told.list_values(b"x-context-run-id") == told.list_values(b"x-request-id")
         assert not upstream.requests
 
 
@@ -146,7 +146,7 @@ async def test_a_workflow_is_called_in_context_mode_only(tmp_path: Path) -> None
     """The passthrough lane changes nothing of what it relays."""
     async with gateway(workflows=flows(tmp_path)) as (made, upstream):
         told = await ask(made, "/v1/chat/completions", body=saying("/echo x"))
-        assert told.status == 200 and not told.values(b"x-context-run-id")
+        assert told.status == 200 and not told.list_values(b"x-context-run-id")
         assert json.loads(upstream.requests[0].payload) == saying("/echo x")
 
 

@@ -221,8 +221,8 @@ async def test_upstream_api_key_takes_precedence_over_client_credential(path: st
     async with answering(says("one")) as client:
         await asked(client, path, "1", Authorization="Bearer sk-mine")
         (sent,) = client.world.model.upstream.requests
-        assert sent.values(b"authorization") == [b"Bearer sk-mine"]
+        assert sent.list_values(b"authorization") == [b"Bearer sk-mine"]
     async with answering(says("one"), **KEYS) as client:
         await asked(client.of("ann"), path, "1", Authorization="Bearer sk-mine")
         (sent,) = client.world.model.upstream.requests
-        assert sent.values(b"authorization") == [b"Bearer sk-upstream"]
+        assert sent.list_values(b"authorization") == [b"Bearer sk-upstream"]

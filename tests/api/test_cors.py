@@ -6,7 +6,7 @@ import pytest
 from functional.through import ask, get, post, through
 from gateways import key
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from tests.e2e.models import says
 from tests.e2e.talking import talking
 
@@ -25,11 +25,11 @@ async def test_preflight_from_allowed_origin_gets_cors_headers_without_a_key(tar
             request = get(target, b"Origin: " + ORIGIN, *PREFLIGHT, *private, method=b"OPTIONS")
             answer = await ask(gateway, request)
             assert (answer.status, answer.payload) == (204, b"")
-            assert answer.values(b"access-control-allow-origin") == [ORIGIN]
-            assert answer.values(b"access-control-allow-headers") == [b"authorization,x-stainless-os"]
-            assert b"POST" in answer.values(b"access-control-allow-methods")[0]
-            assert answer.values(b"access-control-allow-private-network") == ([b"true"] if private else [])
-            assert not answer.values(b"access-control-allow-credentials")
+            assert answer.list_values(b"access-control-allow-origin") == [ORIGIN]
+            assert answer.list_values(b"access-control-allow-headers") == [b"authorization,x-stainless-os"]
+            assert b"POST" in answer.list_values(b"access-control-allow-methods")[0]
+            assert answer.list_values(b"access-control-allow-private-network") == ([b"true"] if private else [])
+            assert not answer.list_values(b"access-control-allow-credentials")
         assert not upstream.requests
 
 
@@ -39,7 +39,7 @@ async def test_origins_not_configured_are_refused() -> None:
         async with through(cors=cors) as (gateway, upstream):
             request = get(b"/v1/x", b"Origin: https://evil.example", *PREFLIGHT, method=b"OPTIONS")
             answer = await ask(gateway, request)
-            assert answer.status == 403 and not answer.values(b"access-control-allow-origin")
+            assert answer.status == 403 and not answer.list_values(b"access-control-allow-origin")
             assert not upstream.requests
 
 
@@ -51,12 +51,12 @@ async def test_allowed_origin_may_read_gateway_answers_and_errors() -> None:
         passed = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))
         assert (own.status, wrong.status, passed.status) == (200, 415, 200)
         for answer in (own, wrong):
-            assert answer.values(b"access-control-allow-origin") == [ORIGIN]
-            assert answer.values(b"vary") == [b"Origin"]
-        assert passed.values(b"access-control-allow-origin") == [ORIGIN]
-        assert upstream.requests[0].values(b"origin") == [ORIGIN]
+            assert answer.list_values(b"access-control-allow-origin") == [ORIGIN]
+            assert answer.list_values(b"vary") == [b"Origin"]
+        assert passed.list_values(b"access-control-allow-origin") == [ORIGIN]
+        assert upstream.requests[0].list_values(b"origin") == [ORIGIN]
         plain = await ask(gateway, get(b"/health/live"))
-        assert not plain.values(b"access-control-allow-origin")
+        assert not plain.list_values(b"access-control-allow-origin")
 
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -71,9 +71,9 @@ async def test_allowed_origin_may_read_chats(path: str, *, stream: bool) -> None
     async with talking(says("Hello."), cors=["https://chat.example"]) as world:
         request = post(body, path.encode(), *lines).replace(b"gw.example", b"localhost")
         told = await ask(world.gateway, request)
-        assert (told.status, told.values(b"access-control-allow-origin")) == (200, [ORIGIN])
-        assert told.values(b"vary") == [b"Origin"] and b"Hello." in told.payload
-        assert b"x-context-run-id" in told.values(b"access-control-expose-headers")[0]
+        assert (told.status, told.list_values(b"access-control-allow-origin")) == (200, [ORIGIN])
+        assert told.list_values(b"vary") == [b"Origin"] and b"Hello." in told.payload
+        assert b"x-context-run-id" in told.list_values(b"access-control-expose-headers")[0]
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,14 @@ async def test_allowed_origin_may_read_chats(path: str, *, stream: bool) -> None
 )
 async def test_cors_headers_of_an_upstream_are_kept(own: list[tuple[str, str]], expected: list[bytes]) -> None:
     """A browser takes one Access-Control-Allow-Origin; pages that are not named change nothing at all."""
-    async with through(serve(answer(200, b"fine", own)), cors=["https://chat.example"]) as (gateway, _):
+    async with through(serve(build_answer(200, b"fine", own)), cors=["https://chat.example"]) as (gateway, _):
         for _ in range(2):  # the second one by a remembered plan
             shared = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))
-            assert (shared.payload, shared.values(b"access-control-allow-origin")) == (b"fine", expected)
-            assert (b"x-up" in shared.values(b"access-control-expose-headers")) is (len(own) == 1 and "x-up" in own[0])
-        assert (await ask(gateway, get(b"/v1/x"))).raw == answer(200, b"fine", own)
+            assert (shared.payload, shared.list_values(b"access-control-allow-origin")) == (b"fine", expected)
+            assert (b"x-up" in shared.list_values(b"access-control-expose-headers")) is (
+                len(own) == 1 and "x-up" in own[0]
+            )
+        assert (await ask(gateway, get(b"/v1/x"))).raw == build_answer(200, b"fine", own)
 
 
 async def test_allowed_origin_may_read_gateway_errors_of_the_passthrough_lane() -> None:
@@ -112,16 +114,16 @@ async def test_allowed_origin_may_read_gateway_errors_of_the_passthrough_lane() 
             for request, status in expected.items():
                 for _ in range(2):  # the second one by a remembered plan, where there is one
                     answer = await ask(gateway, request)
-                    assert (answer.status, answer.values(b"access-control-allow-origin")) == (status, [ORIGIN])
-                    assert answer.values(b"vary") == [b"Origin"]
-                    assert b"x-request-id" in answer.values(b"access-control-expose-headers")[0]
+                    assert (answer.status, answer.list_values(b"access-control-allow-origin")) == (status, [ORIGIN])
+                    assert answer.list_values(b"vary") == [b"Origin"]
+                    assert b"x-request-id" in answer.list_values(b"access-control-expose-headers")[0]
                 foreign = await ask(gateway, request.replace(ORIGIN, b"https://evil.example"))
-                assert foreign.status == status and not foreign.values(b"access-control-allow-origin")
-                assert foreign.values(b"vary") == [b"Origin"]
+                assert foreign.status == status and not foreign.list_values(b"access-control-allow-origin")
+                assert foreign.list_values(b"vary") == [b"Origin"]
 
 
 async def test_error_responses_have_no_cors_headers_without_configured_origins() -> None:
     """The default."""
     async with through(keys=[key("k")]) as (gateway, _):
         answer = await ask(gateway, get(b"/v1/x", b"Origin: " + ORIGIN))
-        assert answer.status == 401 and not answer.values(b"vary")
+        assert answer.status == 401 and not answer.list_values(b"vary")

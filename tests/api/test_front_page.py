@@ -42,10 +42,10 @@ async def test_front_page_is_served_to_browsers_and_json_to_others(keys: list[ob
     async with through(keys=keys) as (gateway, upstream):
         page = await ask(gateway, get(b"/", BROWSER))
         assert (page.status, page.payload) == (200, FRONT_PAGE)
-        assert page.values(b"content-type") == [b"text/html; charset=utf-8"]
+        assert page.list_values(b"content-type") == [b"text/html; charset=utf-8"]
         head = await ask(gateway, get(b"/", BROWSER, method=b"HEAD"))
         assert (head.status, head.payload) == (200, b"")
-        assert head.values(b"content-length") == [b"%d" % len(FRONT_PAGE)]
+        assert head.list_values(b"content-length") == [b"%d" % len(FRONT_PAGE)]
         for lines in ((), (b"Accept: */*",), (b"Accept: application/json",)):
             answer = await ask(gateway, get(b"/", *lines))
             assert (answer.status, answer.payload) == (200, b'{"status": "ok"}')
@@ -56,7 +56,7 @@ async def test_front_page_has_no_scripts_or_external_references() -> None:
     """No script, no foreign address; the policy allows its style and nothing else."""
     async with through() as (gateway, _):
         page = await ask(gateway, get(b"/", BROWSER))
-    (policy,) = page.values(b"content-security-policy")
+    (policy,) = page.list_values(b"content-security-policy")
     assert b"default-src 'none'" in policy and b"unsafe" not in policy
     text = page.payload.decode()
     assert "<script" not in text and not re.search(r"(?:src|href)=\"(?!/|data:)", text)

@@ -81,7 +81,7 @@ async def add_grant(desk: Desktop, number: int, *, tenant: str = "acme", ends_s:
     waiting = f"{tenant}_{number}"
     await desk.office.store.write(parked(waiting, approval_id=waiting, tenant=tenant))
     given = grant(f"grant_{number}", tenant=tenant, **facts)
-    await desk.office.store.rule(write(waiting, tenant=tenant, grant=given))
+    await desk.office.store.decide_approval(write(waiting, tenant=tenant, grant=given))
 
 
 async def add_ask(desk: Desktop, number: int, *, tenant: str = "acme", ends_s: float = NOW_S + 60) -> None:

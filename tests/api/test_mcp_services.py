@@ -23,7 +23,9 @@ async def registered(harbour: ServedMcp, name: str = "time", **settings: object)
 
 
 async def until_pinned(harbour: ServedMcp, name: str = "time") -> None:
-    await until_read(harbour.store.services, lambda services: any(one.pins for one in services if one.name == name))
+    await until_read(
+        harbour.store.list_services, lambda services: any(one.pins for one in services if one.name == name)
+    )
 
 
 async def test_stored_service_change_is_kept_when_reloading_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +44,7 @@ async def test_stored_service_change_is_kept_when_reloading_fails(monkeypatch: p
 
                 async def writes(*what: object, **how: object) -> object:
                     done = await written(*what, **how)  # noqa: B023 - of this round
-                    broken.setattr(harbour.store, "generation", fails)
+                    broken.setattr(harbour.store, "get_generation", fails)
                     return done
 
                 broken.setattr(harbour.store, name, writes)
@@ -109,18 +111,18 @@ async def test_service_description_is_set_and_changed() -> None:
     """配置工具描述: when it is registered, and when it is changed."""
     async with moored() as harbour:
         assert (await registered(harbour, **TIME, description="Clocks."))["description"] == "Clocks."
-        assert harbour.service().service().description == "Clocks."
+        assert harbour.service().get_service().description == "Clocks."
         status, view = await harbour.ask("PUT", "/time", {**TIME, "description": "All clocks."})
         assert (status, view["description"]) == (200, "All clocks.")
-        assert harbour.service().service().description == "All clocks."
+        assert harbour.service().get_service().description == "All clocks."
 
 
 async def test_service_trigger_keywords_are_set_and_changed() -> None:
     """配置触发关键词: what the intent layer gets."""
     async with moored() as harbour:
         assert (await registered(harbour))["trigger_keywords"] == ["几点"]
-        (source,) = harbour.mcp_servers.services()
-        assert source.source.service().trigger_keywords == ("几点",)
+        (source,) = harbour.mcp_servers.get_services()
+        assert source.source.get_service().trigger_keywords == ("几点",)
         assert (await harbour.ask("PUT", "/time", {**TIME, "trigger_keywords": []}))[1]["trigger_keywords"] == []
 
 
@@ -171,7 +173,7 @@ async def test_invalid_service_settings_are_refused_without_leaking_secrets(
     async with moored() as harbour:
         status, answer = await harbour.ask("POST", "", body)
         assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, code, param)
-        assert SECRET not in json.dumps(answer) and not await harbour.store.services()
+        assert SECRET not in json.dumps(answer) and not await harbour.store.list_services()
 
 
 async def test_invalid_json_bodies_of_services_are_refused() -> None:
@@ -209,7 +211,7 @@ async def test_service_name_that_imitates_another_is_refused() -> None:
                 error = answer["error"]
                 assert (status, error["code"], error["param"]) == (400, "invalid_field", "name")
                 assert ": choose another name." in error["message"]
-        assert {one.name for one in await harbour.store.services()} <= {"git", "time"}
+        assert {one.name for one in await harbour.store.list_services()} <= {"git", "time"}
         assert (await harbour.ask("PUT", "/time", TIME))[0] == 200
 
 
@@ -221,7 +223,7 @@ async def test_service_name_that_changes_the_path_is_refused() -> None:
             error = answer["error"]
             assert (status, error["code"], error["param"]) == (400, "invalid_field", "name"), name
             assert ": choose another name." in error["message"]
-        assert await harbour.store.services() == []
+        assert await harbour.store.list_services() == []
 
 
 async def test_stored_service_with_reserved_name_reports_error_and_is_removable() -> None:
@@ -244,7 +246,7 @@ async def test_unknown_service_returns_404() -> None:
         asked += [("POST", f"/x/{what}") for what in ("start", "stop", "restart", "accept")]
         for method, path in asked:
             assert await harbour.refused(method, path) == (404, "service_not_found")
-        assert not await harbour.store.services()
+        assert not await harbour.store.list_services()
 
 
 # Changed and deleted.
@@ -276,7 +278,7 @@ async def test_deleted_service_loses_its_accepted_definitions() -> None:
             "service_not_found",
         )
         await registered(harbour)
-        (kept,) = await harbour.store.services()
+        (kept,) = await harbour.store.list_services()
         assert kept.version <= 2 and (await harbour.get("/time"))["changed"] == []
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.contracts.storage.store import Memory, memory_owner
+from gateway.contracts.storage.store import Memory, get_memory_owner
 
 from .approval_pages import Desktop, Json, code_of, opened
 
@@ -13,7 +13,7 @@ PATH = "/context/memories"
 
 async def keep(desk: Desktop, *texts: str, user: str | None = "zoë/1", key: str = "ann", tenant: str = "acme") -> None:
     for text in texts:
-        owner = memory_owner(user=user, key=key)
+        owner = get_memory_owner(user=user, key=key)
         memory = Memory(f"mem_{tenant}_{text}", tenant, owner, None if user else "c1", text, 5.0)
         assert await desk.office.store.remember(memory, limit=500)
 

@@ -35,7 +35,7 @@ def guarded(*, ready: Readiness = "ready", exposition: Any = None, further: Any 
         read_metrics=allowed,
         wrong_keys=WrongKeys(clock=ManualClock()),
         further=further,
-    ).application()
+    ).build_application()
 
 
 def pages(*, ready: Readiness = "ready", exposition: bytes | None = b"metric 1\n") -> web.Application:
@@ -90,7 +90,7 @@ async def test_metrics_format_follows_the_accept_header(accept: bytes, kind: byt
     async with assembled(pages=pages(), own_paths=PATHS) as lane, lane.client() as client:
         await client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: %b\r\n\r\n" % accept)
         response = await client.read_response()
-        assert response.values(b"content-type") == [kind]
+        assert response.list_values(b"content-type") == [kind]
         assert response.payload == (b"# EOF\n" if b"openmetrics" in kind else b"metric 1\n")
 
 
@@ -153,4 +153,4 @@ async def test_retry_after_is_sent_in_seconds_and_milliseconds() -> None:
     async with assembled(pages=further, own_paths=(b"/limited",)) as lane, lane.client() as client:
         await client.send(b"GET /limited HTTP/1.1\r\nHost: localhost\r\n\r\n")
         response = await client.read_response()
-        assert (response.values(b"retry-after"), response.values(b"retry-after-ms")) == ([b"2"], [b"1005"])
+        assert (response.list_values(b"retry-after"), response.list_values(b"retry-after-ms")) == ([b"2"], [b"1005"])

@@ -31,7 +31,7 @@ class Enhancing:
     omitted: tuple[str, ...] = ()
 
     async def enhance_prompt(self, prompt_id: str, *, tenant: str) -> EnhancedPrompt | None:
-        text = await self.prompts.text(prompt_id, tenant=tenant)
+        text = await self.prompts.read_text(prompt_id, tenant=tenant)
         if text is None:
             return None
         enhanced = f"{text}\n\n<tool>工具</tool>"
@@ -59,7 +59,7 @@ async def site() -> AsyncIterator[Site]:
 
     pages = PromptPages(prompts=lambda: made.prompts, enhancer=lambda: made.enhancer, authorise=authorise)
     app = web.Application(middlewares=[errors])
-    for method, path, handler in pages.routes():
+    for method, path, handler in pages.list_routes():
         app.router.add_route(method, path, handler)
     async with TestClient(TestServer(app)) as client:
         made = Site(client, prompts, Enhancing(prompts))
@@ -172,7 +172,7 @@ async def test_configured_prompt_cannot_be_changed_or_deleted(site: Site) -> Non
     ):
         assert await code_of(response) == (409, "prompt_is_configured")
         assert "'prompts'" in (await response.json())["error"]["message"]
-    assert await site.prompts.text("default", tenant="local") == "You help."
+    assert await site.prompts.read_text("default", tenant="local") == "You help."
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ async def test_invalid_prompt_body_is_refused_and_not_stored(site: Site, body: b
     response = await site.client.put(f"{ROOT}/mine", data=body)
     assert await code_of(response) == (400, code)
     assert '{"text": "..."}' in (await response.json())["error"]["message"]
-    assert await site.prompts.text("mine", tenant="local") is None
+    assert await site.prompts.read_text("mine", tenant="local") is None
 
 
 @pytest.mark.parametrize("prompt_id", ["a%2Fb", "%20", "x" * 65, "%E4%BD%A0"])
@@ -212,8 +212,8 @@ async def test_invalid_prompt_id_is_refused_with_the_naming_rule(site: Site, pro
 async def test_prompt_list_is_paginated(site: Site) -> None:
     """Each reads no more than it shows, of both kinds; the list goes on also where its last entry is gone by then."""
     for number in range(5):
-        await site.prompts.put(f"p{number}", "text", tenant="local")
-    await site.prompts.put("q", "theirs", tenant="rival")
+        await site.prompts.store_prompt(f"p{number}", "text", tenant="local")
+    await site.prompts.store_prompt("q", "theirs", tenant="rival")
     pages, after = [], ""
     while after is not None:
         answer = await (await site.client.get(f"{ROOT}?limit=2{after and f'&after={after}'}")).json()
@@ -260,7 +260,7 @@ async def test_each_prompt_page_requires_its_scope(site: Site, method: str, path
     site.scopes = {"context", "admin", "approve", "passthrough"} - {scope}
     response = await site.client.request(method, path, data=json.dumps({"text": "x"}))
     assert await code_of(response) == (403, "scope_missing")
-    assert await site.prompts.text("mine", tenant="local") is None
+    assert await site.prompts.read_text("mine", tenant="local") is None
     site.scopes = {scope}
     response = await site.client.request(method, path, data=json.dumps({"text": "x"}))
     assert response.status in (200, 404)

@@ -6,14 +6,14 @@ import orjson
 
 from gateway.api.views import (
     audit_view,
-    decided_view,
-    error_view,
-    json_answer,
+    build_decided_view,
+    build_error_view,
+    build_json_answer,
+    build_whole_run_view,
+    choose_shown_state,
     list_answer,
     run_view,
-    shown_state,
     step_view,
-    whole_run_view,
 )
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import AuditRow
@@ -24,14 +24,14 @@ from tests.plugins.stores.records import approval, audit_line, run, step
 def test_run_view_contains_no_internal_fields() -> None:
     """Neither what it was begun with, nor who drives it."""
     secret = run(request=b'{"secret":1}', progress=b'{"secret":1}', owner="secret", idempotency_key="secret")
-    assert "secret" not in str(whole_run_view(secret, steps=[step()], approvals=[approval()]))
+    assert "secret" not in str(build_whole_run_view(secret, steps=[step()], approvals=[approval()]))
 
 
 def test_run_with_pending_approvals_is_shown_as_awaiting_approval() -> None:
     """Looks like one that waits in the store; a run that has ended looks as it ended."""
-    assert shown_state(run(), pending=1) == "awaiting_approval"
-    assert shown_state(run(), pending=0) == "running"
-    assert shown_state(run(state="failed"), pending=1) == "failed"
+    assert choose_shown_state(run(), pending=1) == "awaiting_approval"
+    assert choose_shown_state(run(), pending=0) == "running"
+    assert choose_shown_state(run(state="failed"), pending=1) == "failed"
     assert run_view(run(), pending=2).pending == 2
 
 
@@ -44,7 +44,7 @@ def test_a_run_under_way_shows_its_lease() -> None:
 
 def test_run_view_counts_its_pending_approvals() -> None:
     """Of its approvals, those that are pending."""
-    view = whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
+    view = build_whole_run_view(run(), steps=[], approvals=[approval(), approval("ap_2", state="done")])
     assert (view.pending, view.state, len(view.approvals)) == (1, "awaiting_approval", 2)
 
 
@@ -57,12 +57,12 @@ def test_workflow_run_view_shows_name_result_and_step_names() -> None:
     ]
     use = {"definition": {"name": "report", "steps": steps}, "parameters": {"text": "secret"}}
     there = run(kind="workflow", request=orjson.dumps({"workflow": use}))
-    view = dump_view(whole_run_view(there, steps=[step(), step(1)], approvals=[]))
+    view = dump_view(build_whole_run_view(there, steps=[step(), step(1)], approvals=[]))
     assert (view["workflow"], view["result"]) == ("report", None)
     assert [one["name"] for one in view["steps"]] == ["rows", "put"] and "secret" not in str(view)
-    view = dump_view(whole_run_view(replace(there, answer=b'{"content":"Done."}'), steps=[step()], approvals=[]))
+    view = dump_view(build_whole_run_view(replace(there, answer=b'{"content":"Done."}'), steps=[step()], approvals=[]))
     assert (view["result"], len(view["steps"])) == ("Done.", 1)
-    assert "result" not in dump_view(whole_run_view(run(), steps=[step()], approvals=[]))
+    assert "result" not in dump_view(build_whole_run_view(run(), steps=[step()], approvals=[]))
 
 
 def test_step_view_shows_arguments_as_an_object() -> None:
@@ -73,8 +73,8 @@ def test_step_view_shows_arguments_as_an_object() -> None:
 def test_decided_view_reports_the_decision_not_the_outcome() -> None:
     """So that it is told alike each time."""
     states = ("approved", "executing", "done", "failed", "unknown")
-    assert [decided_view(approval(state=state)).state for state in states] == ["approved"] * 5
-    assert decided_view(approval(state="rejected")).state == "rejected"
+    assert [build_decided_view(approval(state=state)).state for state in states] == ["approved"] * 5
+    assert build_decided_view(approval(state="rejected")).state == "rejected"
 
 
 def test_audit_view_contains_all_hashed_fields() -> None:
@@ -87,7 +87,7 @@ def test_audit_view_contains_all_hashed_fields() -> None:
 def test_error_view_has_message_type_param_and_code() -> None:
     """An error within an answer has what an error has."""
     error = GatewayError("decision_conflict", "It is rejected already.", param="id")
-    assert dump_view(error_view(error)) == {
+    assert dump_view(build_error_view(error)) == {
         "message": "It is rejected already.",
         "type": "invalid_request_error",
         "param": "id",
@@ -100,4 +100,4 @@ def test_list_answer_is_a_json_object() -> None:
     answer = list_answer([{"id": "好"}])
     assert (answer.status, answer.content_type) == (200, "application/json")
     assert isinstance(answer.body, bytes) and orjson.loads(answer.body) == {"object": "list", "data": [{"id": "好"}]}
-    assert json_answer({}, status=404).status == 404
+    assert build_json_answer({}, status=404).status == 404

@@ -44,7 +44,7 @@ class World:
 
     def header(self, name: bytes) -> list[list[bytes]]:
         """The values of a header in every request to the model."""
-        return [request.values(name) for request in self.model.upstream.requests]
+        return [request.list_values(name) for request in self.model.upstream.requests]
 
 
 @asynccontextmanager

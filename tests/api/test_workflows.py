@@ -56,7 +56,7 @@ async def test_workflow_page_shows_schema_and_steps() -> None:
     """The JSON Schema of its parameters, and its steps without their texts."""
     async with bureau() as counter:
         status, view, _ = await counter.ask("GET", "/workflows/translate")
-        assert status == 200 and view["parameters"] == ALL["translate"].schema()
+        assert status == 200 and view["parameters"] == ALL["translate"].build_schema()
         assert view["parameters"]["properties"]["language"] == {
             "type": "string",
             "title": "Language",

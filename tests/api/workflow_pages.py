@@ -21,7 +21,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.risk import Verdict
 from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.contracts.storage.store import Json
-from gateway.contracts.templates import Values, filled_object
+from gateway.contracts.templates import Values, fill_object
 from gateway.contracts.tools import ToolCall
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.workflows.definition import Workflow
@@ -118,7 +118,7 @@ class ServedWorkflows:
 
 
 def _filled(_tool: str, arguments: Mapping[str, object], values: Values) -> Json:
-    return filled_object(arguments, values)
+    return fill_object(arguments, values)
 
 
 def _plan(found: FoundCall, call_id: str) -> PlannedCall:
@@ -167,7 +167,7 @@ async def bureau() -> AsyncIterator[Counter]:
     await store.open()
     office = ServedWorkflows(store)
     app = web.Application(middlewares=[errors])
-    for method, path, handler in office.pages().routes():
+    for method, path, handler in office.pages().list_routes():
         app.router.add_route(method, path, handler)
     names = (*ALL, "nope", "categories", "..%2Fetc")
     paths = [b"/workflows", *(f"/workflows/{name}{end}".encode() for name in names for end in ("", "/runs"))]

@@ -36,15 +36,15 @@ class Counting(SqliteStore):
     looked = 0
     read = 0
 
-    async def events(
+    async def list_events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         self.read += 1
-        return await super().events(after=after, tenant=tenant, run_id=run_id, limit=limit)
+        return await super().list_events(after=after, tenant=tenant, run_id=run_id, limit=limit)
 
-    async def approvals(self, **which: Any) -> Sequence[Approval]:  # type: ignore[override]
+    async def list_approvals(self, **which: Any) -> Sequence[Approval]:  # type: ignore[override]
         self.looked += 1
-        return await super().approvals(**which)
+        return await super().list_approvals(**which)
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Room:
         return asked
 
     async def state(self, approval_id: str = "ap_1") -> str:
-        found = await self.store.approval(approval_id, tenant="acme")
+        found = await self.store.get_approval(approval_id, tenant="acme")
         assert found is not None
         return found.state
 

@@ -12,7 +12,7 @@ from gateway.approvals.approval_struct import (
     build_noted_view,
 )
 from gateway.contracts.canonical_json import call_sha256
-from gateway.contracts.storage.endorsements import Endorsement, endorsements_text
+from gateway.contracts.storage.endorsements import Endorsement, write_endorsements
 from gateway.contracts.storage.journal import Approval
 from gateway.contracts.views import dump_view
 from tests.plugins.stores.records import approval
@@ -23,7 +23,7 @@ APPROVALS = [
     approval(),
     approval(state="done", decided_s=5.0, decided_by="anna", via="rest", comment="ok"),
     approval(edited=EDITED, client='{"name":"c","version":"1"}', user="eve"),
-    approval(required=2, given=endorsements_text([ENDORSEMENT])),
+    approval(required=2, given=write_endorsements([ENDORSEMENT])),
 ]
 
 

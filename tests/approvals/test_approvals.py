@@ -12,7 +12,7 @@ from gateway.approvals.view import build_approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.storage.endorsements import waiting_sha256
+from gateway.contracts.storage.endorsements import hash_waiting_call
 from gateway.contracts.storage.journal import Approval, Change, Move
 from gateway.tools.grants import ApprovalBinding
 from tests.agent.doubles import samples
@@ -50,8 +50,8 @@ async def test_last_approval_of_a_step_counts(room: Room) -> None:
     more = tuple(approval(f"ap_more_{i}", created_s=room.now_s + i, state="cancelled") for i in range(300))
     last = approval("ap_last", created_s=room.now_s + 300)
     await room.store.write(Change(run=there, approvals=(*more, last)))
-    assert (await room.approvals.of_run("run_1", tenant="acme"))[1].id == "ap_last"
-    assert await room.approvals.of_run("run_1", tenant="other") == {}
+    assert (await room.approvals.index_by_step("run_1", tenant="acme"))[1].id == "ap_last"
+    assert await room.approvals.index_by_step("run_1", tenant="other") == {}
 
 
 # Who may decide.
@@ -74,11 +74,11 @@ async def test_decision_is_recorded_with_audit_event_and_metrics(room: Room) -> 
     room.clock.advance(30)
     after = await room.approvals.decide("ap_1", Decision(approve=True, via="cli", comment="fine"), caller=BOSS)
     assert (after.state, after.decided_by, after.via, after.comment) == ("approved", "bob", "cli", "fine")
-    assert after == await room.store.approval("ap_1", tenant="acme")
+    assert after == await room.store.get_approval("ap_1", tenant="acme")
     (row,) = await room.store.audit(after=0, limit=9)
     line = row.line
     assert (line.event, line.decision, line.by, line.via, line.caller) == ("decision", "approved", "bob", "cli", "ann")
-    events = await room.store.events(after=0, run_id="run_1", limit=9)
+    events = await room.store.list_events(after=0, run_id="run_1", limit=9)
     assert [one.type for one in events] == ["approval.resolved"] and b'"approved"' in events[0].data
     told = samples(room.counters)
     assert told["gateway_approvals_total", ("approved", "cli")] == 1
@@ -122,7 +122,7 @@ async def test_concurrent_decisions_in_two_processes_are_recorded_once(tmp_path:
     assert state in ("approved", "rejected")
     assert told.count(state) == n_like and told.count("decision_conflict") == 100 - n_like
     assert len(await rooms[0].store.audit(after=0, limit=200)) == 1
-    assert len(await rooms[0].store.events(after=0, limit=200)) == 1
+    assert len(await rooms[0].store.list_events(after=0, limit=200)) == 1
     counts = [samples(one.counters).get(("gateway_approvals_total", (state, "rest")), 0) for one in rooms]
     assert sum(counts) == 1
     for one in rooms:
@@ -160,12 +160,12 @@ async def test_stale_approval_is_replaced_once_under_concurrent_decisions(room: 
     room.judges.bound = ApprovalBinding("new", "b" * 64)
     errors = await asyncio.gather(*(refused(room, YES) for _ in range(10)))
     assert {error.code for error in errors} == {"approval_stale"}
-    fresh = (await room.approvals.of_run("run_1", tenant="acme"))[1]
-    found = await room.store.approvals(tenant="acme", run_id="run_1", limit=99)
+    fresh = (await room.approvals.index_by_step("run_1", tenant="acme"))[1]
+    found = await room.store.list_approvals(tenant="acme", run_id="run_1", limit=99)
     assert [one.state for one in found] == ["cancelled", "pending"]
     assert all(fresh.id in error.message for error in errors)
     assert (fresh.definition_sha256, fresh.arguments, fresh.step) == ("new", approval().arguments, 1)
-    (kept,) = await room.store.steps("run_1", tenant="acme")
+    (kept,) = await room.store.list_steps("run_1", tenant="acme")
     assert kept.approval_id == fresh.id
     assert (await room.approvals.decide(fresh.id, NO, caller=BOSS)).state == "rejected"
 
@@ -247,7 +247,7 @@ async def test_approving_the_original_after_an_approved_edit_conflicts(room: Roo
     first = await room.approvals.decide("ap_1", replace(YES, arguments={"command": "make -n"}), caller=BOSS)
     for wish in (replace(YES, sha256=asked.sha256), replace(YES, arguments={"command": "make"})):
         assert (await refused(room, wish)).code == "decision_conflict"
-    for wish in (YES, replace(YES, sha256=waiting_sha256(first))):
+    for wish in (YES, replace(YES, sha256=hash_waiting_call(first))):
         assert await room.approvals.decide("ap_1", wish, caller=BOSS) == first
     again = replace(YES, sha256=asked.sha256, arguments={"command": "make -n"})
     assert await room.approvals.decide("ap_1", again, caller=BOSS) == first

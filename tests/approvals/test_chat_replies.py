@@ -12,7 +12,7 @@ from measuring import Effort
 
 from gateway.approvals.chat_replies import COMMENT_CHARS, REPLY_CHARS, REPLY_IDS, parse_reply
 from gateway.contracts.chat_decisions import ChatDecision
-from gateway.contracts.check_word import new_approval_id
+from gateway.contracts.check_word import generate_approval_id
 
 DATA = Path(__file__).parent.parent / "data" / "replies.jsonl"
 CASES = [json.loads(line) for line in DATA.read_text().splitlines()]
@@ -89,7 +89,7 @@ def test_message_over_the_reply_limit_is_not_a_decision() -> None:
 
 def test_reply_ids_and_reason_length_are_bounded() -> None:
     """64 ids, 2000 characters."""
-    ids = [new_approval_id() for _ in range(REPLY_IDS + 1)]
+    ids = [generate_approval_id() for _ in range(REPLY_IDS + 1)]
     assert parse_reply("approve " + " ".join(ids[:-1])) == ChatDecision(True, tuple(ids[:-1]))
     assert parse_reply("approve " + " ".join(ids)) is None
     assert parse_reply(f"reject {ID}: {'x' * 3000}") == ChatDecision(False, (ID,), "x" * COMMENT_CHARS)
@@ -97,7 +97,7 @@ def test_reply_ids_and_reason_length_are_bounded() -> None:
 
 def test_new_approval_ids_are_valid_and_unique() -> None:
     """26 characters of lower-case base32; 1000 of them are all different, in every bit that counts."""
-    ids = {new_approval_id() for _ in range(1000)}
+    ids = {generate_approval_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(re.fullmatch("ap_[a-z2-7]{26}", approval_id) for approval_id in ids)
     assert len({approval_id[3] for approval_id in ids}) == 32

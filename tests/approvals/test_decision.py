@@ -12,7 +12,7 @@ from gateway.approvals.approvals import Decision
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.storage.endorsements import counted_endorsements, list_endorsements, waiting_sha256
+from gateway.contracts.storage.endorsements import hash_waiting_call, list_endorsements, select_counted_endorsements
 from gateway.contracts.storage.journal import Approval
 from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
@@ -37,7 +37,7 @@ def edited(command: str) -> Decision:
 
 
 async def found(room: Room) -> Approval:
-    approval = await room.store.approval("ap_1", tenant="acme")
+    approval = await room.store.get_approval("ap_1", tenant="acme")
     assert approval is not None
     return approval
 
@@ -56,11 +56,11 @@ async def test_approvals_of_identical_arguments_are_counted_across_intermediate_
     first = call_sha256("execute_command", '{"command":"make"}')
     assert await tried(room, YES, ANNA) == "pending"
     assert await tried(room, edited("make -n"), BEN) == "pending"
-    assert [one.by for one in counted_endorsements(await found(room))] == ["ben"]
+    assert [one.by for one in select_counted_endorsements(await found(room))] == ["ben"]
     assert await tried(room, edited("make"), CLEO) == "approved"
     approved = await found(room)
-    assert (approved.edited, waiting_sha256(approved)) == (None, first)
-    assert [one.by for one in counted_endorsements(approved)] == ["anna", "cleo"]
+    assert (approved.edited, hash_waiting_call(approved)) == (None, first)
+    assert [one.by for one in select_counted_endorsements(approved)] == ["anna", "cleo"]
 
 
 async def test_concurrent_decisions_approve_a_call_with_exactly_two_keys(room: Room) -> None:
@@ -82,7 +82,7 @@ async def test_any_decision_order_requires_two_approvals_of_the_same_call(room: 
     said: list[tuple[str, str, str]] = []  # who approved which call, and what became of it
 
     async def decide(caller: Caller, wish: Decision) -> None:
-        before = waiting_sha256(await found(room))
+        before = hash_waiting_call(await found(room))
         if wish.arguments is not None:
             before = call_sha256("execute_command", orjson.dumps(wish.arguments).decode())
         elif wish.approve:
@@ -93,13 +93,13 @@ async def test_any_decision_order_requires_two_approvals_of_the_same_call(room: 
         together = chance.sample(PEOPLE, chance.choice((1, 1, 2, 3)))
         await asyncio.gather(*(decide(caller, chance.choice(wishes)) for caller in together))
     approval = await found(room)
-    events = [event.type for event in await room.store.events(after=0, run_id="run_1", limit=500)]
+    events = [event.type for event in await room.store.list_events(after=0, run_id="run_1", limit=500)]
     assert events.count("approval.resolved") == (approval.state != "pending")
     kept = list_endorsements(approval)
     assert len({one.by for one in kept}) == len(kept)
-    counted = {one.by for one in counted_endorsements(approval)}
+    counted = {one.by for one in select_counted_endorsements(approval)}
     final = {
-        name for name, sha256, how in said if sha256 == waiting_sha256(approval) and how in ("pending", "approved")
+        name for name, sha256, how in said if sha256 == hash_waiting_call(approval) and how in ("pending", "approved")
     }
     assert counted <= final
     assert (len(counted) >= 2) == (approval.state == "approved")

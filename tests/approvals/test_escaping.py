@@ -15,15 +15,15 @@ from gateway.approvals.escaping import (
     ARGUMENTS_CHARS,
     ARGUMENTS_LINES,
     HiddenPart,
-    code,
     count_hidden,
     escape_line,
     fence_text,
+    format_code,
     format_shown_arguments,
     format_shown_json,
     format_shown_name,
 )
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 
 RUNS = {"spaces": " ", "newlines": "\\n", "tabs": "\\t", "carriage returns": "\\r"}
 NOTATION = re.compile(
@@ -78,7 +78,7 @@ def test_escaped_line_can_be_unescaped(text: str) -> None:
 )
 def test_shown_json_can_be_unescaped(value: object) -> None:
     """It is the canonical JSON, but for what does not show in that."""
-    assert read_back(format_shown_json(value), json=True) == canonical(value)
+    assert read_back(format_shown_json(value), json=True) == write_canonical(value)
 
 
 @given(TEXTS)
@@ -205,7 +205,7 @@ def test_many_arguments_are_truncated_with_a_count() -> None:
     """30 lines, how many more there are, and the last 10."""
     arguments = {f"a{i:03}": i for i in range(100)}
     lines = format_shown_arguments(arguments).split("\n")
-    rest = canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
+    rest = write_canonical({name: arguments[name] for name in sorted(arguments)[30:90]})
     assert len(lines) == ARGUMENTS_LINES + 1 and lines[-1] == "a099: 99"
     assert lines[30] == f"! 60 more arguments, {len(rest)} characters of JSON, SHA-256 {sha256(rest)}"
     assert count_hidden(arguments) == HiddenPart(120, 60)
@@ -222,7 +222,7 @@ def test_the_end_of_a_long_argument_is_shown(filler: str, offset: int) -> None:
     hidden = count_hidden({"command": text})
     assert hidden is not None and note.startswith(f"\\{{{hidden.chars} more characters")
     assert (f" in {hidden.lines} lines," in note) is ("\n" in filler)
-    value = canonical(text)
+    value = write_canonical(text)
     shown_chars = len(value) - hidden.chars
     assert ARGUMENTS_CHARS - 2 <= shown_chars <= ARGUMENTS_CHARS
     assert re.fullmatch(r'(?:[^"\\]|\\(?:u[0-9a-f]{4}|.)|\\\{[^}]*\})*"', end) is not None
@@ -307,7 +307,7 @@ def test_a_fence_is_longer_than_any_within(text: str) -> None:
 @given(st.text("`a ", max_size=20))
 def test_inline_code_is_not_ended_by_its_text(text: str) -> None:
     """By the rules of CommonMark: the first run of as many backticks ends it, one space on each side is taken off."""
-    written = code(text)
+    written = format_code(text)
     ticks = re.match("`+", written)[0]  # type: ignore[index]
     inner = written[len(ticks) : -len(ticks)]
     assert ticks not in re.findall("`+", inner)

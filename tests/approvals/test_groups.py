@@ -20,7 +20,7 @@ async def test_remembered_approval_applies_only_to_its_call(room: Room) -> None:
     """Of the same caller, in the same conversation; while tool and policy are the same."""
     (asked,) = await room.ask(1)
     await room.approvals.decide("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    (kept,) = await room.store.grants(tenant="acme", now_s=0.0, limit=9)
+    (kept,) = await room.store.list_grants(tenant="acme", now_s=0.0, limit=9)
     assert (kept.run_id, kept.conversation, kept.granted_by) == (None, "c1", "bob")
     call = step(9, run_id="run_2", sha256=asked.sha256)
     later = replace(ASKED, id="run_2")
@@ -56,7 +56,7 @@ async def test_rejected_or_late_decisions_grant_nothing(room: Room) -> None:
     await room.approvals.decide("ap_1", replace(NO, remember="conversation"), caller=BOSS)
     with suppress(GatewayError):
         await room.approvals.decide("ap_1", replace(YES, remember="conversation"), caller=BOSS)
-    assert await room.store.grants(tenant="acme", now_s=0.0, limit=9) == []
+    assert await room.store.list_grants(tenant="acme", now_s=0.0, limit=9) == []
 
 
 async def test_remember_conversation_without_a_conversation_is_refused(room: Room) -> None:
@@ -76,7 +76,7 @@ async def test_rejection_rejects_pending_calls_of_its_group(room: Room) -> None:
     await room.ask(1, 2, 3)
     await room.approvals.decide("ap_3", YES, caller=BOSS)
     await room.approvals.decide("ap_2", NO, caller=BOSS)
-    found = await room.approvals.of_run("run_1", tenant="acme")
+    found = await room.approvals.index_by_step("run_1", tenant="acme")
     assert [(found[i].state, found[i].comment) for i in (1, 2, 3)] == [
         ("rejected", "rejected together with ap_2"),
         ("rejected", "no"),
@@ -113,7 +113,7 @@ async def test_rejection_with_on_reject_continue_affects_only_its_call() -> None
 async def test_rejection_in_a_responses_run_affects_only_its_call(room: Room) -> None:
     """The run is one of the Responses API, with tools that its request names."""
     await room.ask(1, 2, request=b'{"shows_calls": true}')
-    await room.approvals.rule_all([("ap_1", YES), ("ap_2", NO)], caller=BOSS)
+    await room.approvals.decide_all([("ap_1", YES), ("ap_2", NO)], caller=BOSS)
     assert [await room.state(one) for one in ("ap_1", "ap_2")] == ["approved", "rejected"]
 
 
@@ -124,12 +124,12 @@ async def test_batch_decision_is_atomic() -> None:
     await room.ask(1, 2, 3)
     await room.approvals.decide("ap_2", NO, caller=BOSS)
     with pytest.raises(GatewayError) as conflict:
-        await room.approvals.rule_all([(each, YES) for each in ("ap_1", "ap_2", "ap_3")], caller=BOSS)
+        await room.approvals.decide_all([(each, YES) for each in ("ap_1", "ap_2", "ap_3")], caller=BOSS)
     assert conflict.value.code == "decision_conflict"
     assert conflict.value.message == "Nothing was decided: the approval ap_2 was rejected by 'bob' already."
     bound, room.judges.bound = room.judges.bound, ApprovalBinding("e" * 64, "b" * 64)
     with pytest.raises(GatewayError) as stale:
-        await room.approvals.rule_all([("ap_1", YES), ("ap_3", YES)], caller=BOSS)
+        await room.approvals.decide_all([("ap_1", YES), ("ap_3", YES)], caller=BOSS)
     assert stale.value.code == "approval_stale"
     room.judges.bound = bound
     assert [await room.state(one) for one in ("ap_1", "ap_3")] == ["cancelled", "pending"], "ap_1 is asked for anew"

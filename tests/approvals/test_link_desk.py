@@ -42,9 +42,9 @@ class Desk:
 
     async def link(self) -> str:
         await self.links.prepare()
-        found = await self.room.store.approval("ap_1", tenant="acme")
+        found = await self.room.store.get_approval("ap_1", tenant="acme")
         assert found is not None
-        return str(self.links.address(URL, entry(), build_approval_view(found), tenant="acme")).partition("=")[2]
+        return str(self.links.build_address(URL, entry(), build_approval_view(found), tenant="acme")).partition("=")[2]
 
     async def state(self, link: str) -> str:
         return (await self.desk.get_linked_call(link)).state

@@ -33,7 +33,7 @@ async def links(store: SqliteStore, *notify: Notify) -> Links:
 
 
 def token(made: Links, notify: Notify) -> str:
-    address = made.address(URL, notify, build_approval_view(approval()), tenant="acme")
+    address = made.build_address(URL, notify, build_approval_view(approval()), tenant="acme")
     assert address is not None and address.startswith(f"{URL}/link?token=")
     return address.partition("=")[2]
 
@@ -44,7 +44,7 @@ async def test_link_is_deterministic_and_valid_on_every_worker(store: SqliteStor
     text = token(one, entry())
     assert text == token(one, entry()) == token(other, entry())
     assert other.verify_link(text) == LinkPayload("ap_1", "acme", "a" * 64, "oncall", 1000.0)
-    assert one.address(URL, entry(None), build_approval_view(approval()), tenant="acme") is None
+    assert one.build_address(URL, entry(None), build_approval_view(approval()), tenant="acme") is None
 
 
 async def test_forged_or_foreign_links_do_not_verify(store: SqliteStore) -> None:
@@ -63,5 +63,5 @@ async def test_forged_or_foreign_links_do_not_verify(store: SqliteStore) -> None
 
 async def test_form_token_is_bound_to_link_and_time(store: SqliteStore) -> None:
     made = await links(store, entry())
-    tokens = {made.form_token(text, shown_s=shown_s) for text in ("a", "b") for shown_s in (1, 2)}
-    assert len(tokens) == 4 and made.form_token("a", shown_s=1) in tokens
+    tokens = {made.build_form_token(text, shown_s=shown_s) for text in ("a", "b") for shown_s in (1, 2)}
+    assert len(tokens) == 4 and made.build_form_token("a", shown_s=1) in tokens

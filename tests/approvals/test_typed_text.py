@@ -4,7 +4,7 @@ import pytest
 from measuring import Effort
 
 from gateway.approvals.chat_replies import REPLY_CHARS, parse_reply
-from gateway.approvals.typed_text import MESSAGE_CHARS, typed_text
+from gateway.approvals.typed_text import MESSAGE_CHARS, strip_added_text
 from gateway.contracts.chat_decisions import ChatDecision
 
 ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
@@ -45,7 +45,7 @@ def test_decision_within_added_text_needs_the_check_word(sent: str) -> None:
 @by_program
 def test_other_typed_text_is_not_a_decision(sent: str) -> None:
     assert parse_reply(sent.format(f"Please approve {ID} KFMQTR")) is None
-    assert typed_text(sent.format("Say hello")).strip() == "Say hello"
+    assert strip_added_text(sent.format("Say hello")).strip() == "Say hello"
 
 
 @pytest.mark.parametrize(

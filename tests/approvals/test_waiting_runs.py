@@ -120,6 +120,6 @@ async def test_waiting_run_keeps_waiting_for_a_reissued_approval(room: Room) -> 
     await until(lambda: room.store.looked >= 2)
     await found(room)
     assert not waiting.done()
-    fresh = (await room.approvals.of_run("run_1", tenant="acme"))[1]
+    fresh = (await room.approvals.index_by_step("run_1", tenant="acme"))[1]
     await room.approvals.decide(fresh.id, YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)

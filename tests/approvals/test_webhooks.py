@@ -77,9 +77,9 @@ class Listened(Ledger):
 
     listeners = 0
 
-    async def last_event(self) -> int:
+    async def get_last_event(self) -> int:
         self.listeners += 1
-        return await super().last_event()
+        return await super().get_last_event()
 
 
 @dataclass
@@ -260,7 +260,7 @@ async def test_failed_notice_is_not_retried_after_the_decision() -> None:
         await world.start()
         await world.write(asked())
         await until(lambda: world.receiver.heard)
-        await world.store.rule(write())
+        await world.store.decide_approval(write())
         world.receiver.go.set()
         await until(lambda: world.counted("obsolete"))
         assert len(world.receiver.heard) == 1
@@ -274,7 +274,7 @@ async def test_notice_waiting_for_a_slot_is_dropped_once_decided() -> None:
         await world.write(*(asked(f"ap_{name}", f"run_{name}") for name in names))
         await until(lambda: len(world.receiver.heard) == AT_ONCE)
         (waiting,) = {f"ap_{name}" for name in names} - set(world.receiver.ids)
-        await world.store.rule(write(waiting))
+        await world.store.decide_approval(write(waiting))
         world.receiver.go.set()
         await until(lambda: world.counted("obsolete") and world.counted("delivered") == AT_ONCE)
         assert waiting not in world.receiver.ids
@@ -286,8 +286,8 @@ async def test_pending_approvals_are_resent_identically_at_every_start() -> None
         await world.write(
             asked(), asked("ap_2", "run_2", tenant="other"), asked("ap_3", "run_3"), asked("ap_4", "run_4")
         )
-        await world.store.rule(write("ap_3"))
-        await world.store.rule(replace(write("ap_4"), events=(_resolved("ap_4"),)))
+        await world.store.decide_approval(write("ap_3"))
+        await world.store.decide_approval(replace(write("ap_4"), events=(_resolved("ap_4"),)))
         for times in (1, 2):
             webhooks = await world.start()
             await until(lambda times=times: world.counted("delivered") == 2 * times)
@@ -336,7 +336,7 @@ async def test_hanging_webhook_queues_a_bounded_number_and_drops_the_rest(
         await world.write(new(run(state="awaiting_approval"), steps=steps, approvals=tuple(many), events=events))
         await until(lambda: world.counted("dropped") == 2)
         await until(lambda: len(world.receiver.heard) == 4)
-        await world.store.rule(write(f"ap_{WAITING + 1}"))
+        await world.store.decide_approval(write(f"ap_{WAITING + 1}"))
         world.receiver.go.set()
         await until(lambda: world.counted("delivered") == WAITING + 2, timeout_s=120)
         assert caplog.text.count("is told of further approvals later") == 1
@@ -351,7 +351,7 @@ async def test_notice_queued_behind_hanging_deliveries_is_dropped_once_decided()
             await world.write(asked(f"ap_{i}", run_id=f"run_{i}"))
         await until(lambda: len(world.receiver.heard) == 4)
         (late,) = {f"ap_{i}" for i in range(5)} - set(world.receiver.ids)
-        await world.store.rule(write(late))
+        await world.store.decide_approval(write(late))
         world.receiver.go.set()
         await until(lambda: world.counted("delivered") == 4 and world.counted("obsolete") == 1)
         assert late not in world.receiver.ids

@@ -13,7 +13,7 @@ from gateways import key
 
 from gateway.aio.clock import SystemClock
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 ROOT = "gw-root-2c81"
@@ -76,7 +76,7 @@ async def keyring(
 ) -> AsyncIterator[Keyring]:
     """`root` is added to the entry of the configured key."""
     clock = Ahead()
-    async with FakeUpstream(serve(answer(200, b'"fine"'))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b'"fine"'))) as upstream:
         config: dict[str, object] = {
             "upstreams": [{"name": "up", "base_url": upstream.base_url}],
             "keys": [{**key(ROOT, *EVERYTHING), "name": "root", "tenant": "acme", **(root or {})}]

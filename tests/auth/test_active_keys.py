@@ -22,14 +22,14 @@ class Failing(SqliteStore):
     fails = False
     reads = 0
 
-    async def key_changes(self) -> int:
+    async def count_key_changes(self) -> int:
         if self.fails:
             raise StoreError("the disk is gone")
-        return await super().key_changes()
+        return await super().count_key_changes()
 
-    async def keys_in_use(self) -> Sequence[StoredKey]:
+    async def list_keys_in_use(self) -> Sequence[StoredKey]:
         self.reads += 1
-        return await super().keys_in_use()
+        return await super().list_keys_in_use()
 
 
 async def opened(*names: str, is_on: bool = True) -> tuple[Failing, KeysInUse]:
@@ -95,6 +95,6 @@ async def test_last_use_of_a_key_is_written_for_existing_keys() -> None:
     await store.revoke_key("key_1", tenant="acme", by="root", now_s=60.0, audit=())
     await keys.refresh()
     await keys.store_last_use()
-    used = [(await store.key(one, tenant="acme")) for one in ("key_0", "key_1")]
+    used = [(await store.get_key(one, tenant="acme")) for one in ("key_0", "key_1")]
     assert [one and one.used_s for one in used] == [50.0, None] and keys.accepted.used_s == {first: 50.0}
     await store.close()

@@ -10,13 +10,13 @@ def test_stalled_process_doubts_its_reads_until_a_newer_read() -> None:
     beats = Beats(clock)
     clock.advance(100.0)
     assert not beats.is_doubtful, "nothing beats"
-    began_s = beats.beat()
+    began_s = beats.record_beat()
     clock.advance(STILL_S)
     assert not beats.is_doubtful
-    beats.beat()
+    beats.record_beat()
     clock.advance(STILL_S + 0.1)
     assert beats.is_doubtful
-    woken_s = beats.beat()
+    woken_s = beats.record_beat()
     assert beats.is_doubtful
     beats.read(began_s)
     assert beats.is_doubtful

@@ -37,7 +37,7 @@ async def test_the_text_of_a_key_is_stored_nowhere(store: SqliteStore, caplog: p
     issued = await issuer(store).create(terms(), by=None, via="cli")
     assert len(issued.text) > 40 and issued.key.sha256 == hashlib.sha256(issued.text.encode()).hexdigest()
     assert issued.key.hint == issued.text[-4:] and issued.text not in repr(issued.key)
-    assert list(await store.keys_in_use()) == [issued.key]
+    assert list(await store.list_keys_in_use()) == [issued.key]
     assert issued.text not in caplog.text and f"was created by {ON_THE_STORE!r}" in caplog.text
     (row,) = await store.audit(after=0, limit=9)
     assert (row.line.event, row.line.caller, row.line.rule, row.line.by) == (

@@ -253,8 +253,8 @@ def test_lent_token_is_refused_once_its_key_changes() -> None:
     key = Key(hashlib.sha256(b"k").digest(), Caller("ann", "acme", frozenset(("context",))))
     another = replace(key, digest=hashlib.sha256(b"other").digest())
     elsewhere = replace(key, caller=replace(key.caller, tenant="other"))
-    token = lent.lend(key).encode()
-    assert lent.lend(key).encode() == token != lent.lend(another).encode() and len(token) > 40
+    token = lent.get_lent_token(key).encode()
+    assert lent.get_lent_token(key).encode() == token != lent.get_lent_token(another).encode() and len(token) > 40
     ring = KeyRing([key], lent=lent)
     assert identify(b"X-Gateway-Key: " + token, ring=ring, scope="context").caller is key.caller
     wider = replace(key, caller=replace(key.caller, scopes=LOCAL.scopes))
@@ -275,7 +275,7 @@ def test_lent_token_is_refused_once_its_key_changes() -> None:
 def test_lent_token_is_recognised_only_in_the_console_header() -> None:
     """By the header that it uses, and by the token."""
     lent = LentKeys()
-    token = lent.lend(Key(b"", LOCAL)).encode()
+    token = lent.get_lent_token(Key(b"", LOCAL)).encode()
     assert lent.has_sent(asking(b"X-Gateway-Key: " + token))
     for fields in ([b"Authorization: Bearer " + token], [b"X-Gateway-Key: " + token[:-1]], []):
         assert not lent.has_sent(asking(*fields))
@@ -285,11 +285,11 @@ def test_a_key_is_found_by_its_text_and_its_name() -> None:
     """For a sign-in; a wrong text is refused as in a request."""
     key = Key(hashlib.sha256("k\u00e9y".encode()).digest(), Caller("ann", "acme", frozenset()))
     ring = KeyRing([key])
-    assert ring.holder("k\u00e9y", peer=None) is key
+    assert ring.find_key("k\u00e9y", peer=None) is key
     assert ring.get_keys_by_name("ann") == [key] and ring.get_keys_by_name("eve") == []
     for text in ("", "key", "\ud800"):
         with pytest.raises(GatewayError, match="not valid"):
-            ring.holder(text, peer=None)
+            ring.find_key(text, peer=None)
 
 
 # Bounds in time and place.
@@ -312,7 +312,7 @@ def test_key_is_refused_after_its_expiry() -> None:
     with pytest.raises(GatewayError, match="expired at 1970-01-01T00:17:40Z"):
         ring.recognise(asking(field), upstream_has_key=True)
     with pytest.raises(GatewayError, match="expired"):
-        ring.holder(ALICE.decode(), peer=None)
+        ring.find_key(ALICE.decode(), peer=None)
     assert ring.get_keys_by_name("ann") == []
 
 
@@ -341,7 +341,7 @@ def test_key_is_refused_outside_its_networks(peer: str | None, is_open: bool) ->
     for ask in (
         lambda: ring.identify(head, upstream_has_key=True, scope="context"),
         lambda: ring.recognise(head, upstream_has_key=True),
-        lambda: ring.holder(ALICE.decode(), peer=peer),
+        lambda: ring.find_key(ALICE.decode(), peer=peer),
     ):
         with pytest.raises(GatewayError) as caught:
             ask()
@@ -353,7 +353,7 @@ def test_lent_token_skips_the_network_check_but_not_expiry() -> None:
     clock, lent = ManualClock(), LentKeys()
     key = key_of(ALICE, networks=(ip_network("10.0.0.0/8"),), expires_s=10.0)
     ring = KeyRing([key], lent=lent, now_s=clock)
-    field = b"X-Gateway-Key: " + lent.lend(key).encode()
+    field = b"X-Gateway-Key: " + lent.get_lent_token(key).encode()
     assert identify(field, ring=ring).caller is key.caller
     clock.advance(10.0)
     assert refusal(field, ring=ring) == (401, "key_expired")
@@ -384,14 +384,14 @@ def test_stored_keys_are_refused_after_a_worker_stall() -> None:
     stored, made = StoredKeys(clock), key_of(BOB, name="bob")
     stored.replace([made])
     ring = KeyRing([key_of(ALICE)], stored=stored)
-    stored.beats.beat()
-    before = ring.state()
+    stored.beats.record_beat()
+    before = ring.build_state()
     assert identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob" and ring.is_key_current(made, HERE)
     clock.advance(STILL_S + 0.1)
-    assert ring.state() == before and not ring.is_key_current(made, HERE)
+    assert ring.build_state() == before and not ring.is_key_current(made, HERE)
     assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (503, "overloaded")
     assert identify(b"X-Gateway-Key: " + ALICE, ring=ring).caller.name == "ann"
-    stored.beats.read(stored.beats.beat())
+    stored.beats.read(stored.beats.record_beat())
     assert ring.is_key_current(made, HERE) and identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob"
 
 
@@ -401,11 +401,11 @@ def test_unchanged_stored_key_keeps_its_object() -> None:
     first, second = key_of(ALICE), key_of(BOB, name="bob")
     stored.replace([first, second])
     ring = KeyRing([], stored=stored)
-    before = ring.state()
+    before = ring.build_state()
     stored.replace([key_of(ALICE), key_of(BOB, name="bob")])
-    assert ring.state() == before and stored.by_digest[first.digest] is first
+    assert ring.build_state() == before and stored.by_digest[first.digest] is first
     stored.replace([key_of(ALICE), key_of(BOB, name="bob", expires_s=1e12)])
-    assert ring.state() != before and stored.by_digest[first.digest] is first
+    assert ring.build_state() != before and stored.by_digest[first.digest] is first
     assert not ring.is_key_current(second, HERE) and ring.is_key_current(first, HERE)
     assert ring.allows(second, None)  # what it began goes on: it is the same key, and has not ended
 
@@ -414,11 +414,11 @@ def test_ring_state_changes_when_a_key_expires() -> None:
     """Without a change of the keys, and another ring has another one."""
     clock = ManualClock()
     ring = KeyRing([key_of(ALICE, expires_s=5.0), key_of(BOB)], now_s=clock)
-    before = ring.state()
+    before = ring.build_state()
     clock.advance(4.0)
-    assert ring.state() == before != KeyRing([]).state()
+    assert ring.build_state() == before != KeyRing([]).build_state()
     clock.advance(1.0)
-    assert ring.state() != before
+    assert ring.build_state() != before
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_deciders_are_unique_active_names_of_one_tenant() -> None:
         Key(bytes((number,)) * 32, Caller(name, tenant, deciding, KeyBounds(expires_s=expires_s)))
         for number, (name, tenant, expires_s) in enumerate(facts)
     ]
-    assert KeyRing([*keys, key_of(ALICE)]).deciders("acme") == ["a"]
+    assert KeyRing([*keys, key_of(ALICE)]).list_deciders("acme") == ["a"]
 
 
 def test_a_local_socket_has_no_address() -> None:

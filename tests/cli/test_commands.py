@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.commands import WrongUsage, add_group, add_printing, leaves, subcommands
-from gateway.cli.main import _parser
+from gateway.cli.commands import WrongUsage, add_group, add_printing, iterate_leaf_commands, list_subcommands
+from gateway.cli.main import _build_parser
 
-COMMANDS = {" ".join(path): command for path, command in leaves(_parser())}
+COMMANDS = {" ".join(path): command for path, command in iterate_leaf_commands(_build_parser())}
 
 
 def test_wrong_usage_prints_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,10 +39,10 @@ def test_cli_import_loads_no_http_library() -> None:
     assert not {"aiohttp", "jinja2", "mcp", "sqlite3"} & set(loaded)
 
 
-@pytest.mark.parametrize("name", subcommands(_parser()))
+@pytest.mark.parametrize("name", list_subcommands(_build_parser()))
 def test_single_command_parser_has_the_same_help(name: str) -> None:
     """The parser made for its name has no other command, and the same help."""
-    alone = {" ".join(path): command.format_help() for path, command in leaves(_parser(name))}
+    alone = {" ".join(path): command.format_help() for path, command in iterate_leaf_commands(_build_parser(name))}
     assert alone == {path: command.format_help() for path, command in COMMANDS.items() if path.split()[0] == name}
 
 
@@ -53,5 +53,5 @@ def test_command_help_ends_with_an_example_that_parses(command: str) -> None:
     words = shlex.split(example)
     until = next((words.index(mark) for mark in ("<", ">", "|") if mark in words), len(words))
     assert words[0] == "gateway" and " ".join(words[1:]).startswith(command)
-    chosen = _parser().parse_args(words[1:until])
+    chosen = _build_parser().parse_args(words[1:until])
     assert chosen.command is not None

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.commands import leaves
-from gateway.cli.completion import SHELLS, completion
-from gateway.cli.main import _parser
+from gateway.cli.commands import iterate_leaf_commands
+from gateway.cli.completion import SHELLS, build_completion
+from gateway.cli.main import _build_parser
 
-BASH = completion(_parser(), "bash")
+BASH = build_completion(_build_parser(), "bash")
 
 
 def completed(*words: str) -> list[str]:
@@ -60,8 +60,8 @@ def test_bash_completion_loads_under_strict_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_scripts_contain_every_command_and_option(shell: str) -> None:
     """By its words, with its options."""
-    script = completion(_parser(), shell)
-    for path, command in leaves(_parser()):
+    script = build_completion(_build_parser(), shell)
+    for path, command in iterate_leaf_commands(_build_parser()):
         assert all(word in script for word in path)
         for option in (option for action in command._actions for option in action.option_strings):
             assert not option.startswith("--") or option.removeprefix("--") in script

@@ -7,13 +7,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.cli.formatting import View, approval_lines, approval_summary, audit_line, call_line, run_lines, run_summary
+from gateway.cli.formatting import (
+    View,
+    audit_line,
+    call_line,
+    format_approval,
+    format_approval_summary,
+    run_lines,
+    run_summary,
+)
 
 #: What a terminal obeys, and what turns or hides text.
 OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SHOWN: list[Callable[[View], Iterable[str]]] = [
-    approval_lines,
-    approval_summary,
+    format_approval,
+    format_approval_summary,
     run_lines,
     lambda view: [run_summary(view)],
     lambda view: [audit_line(view)],
@@ -60,7 +68,7 @@ def test_formatters_accept_empty_views(show: Callable[[View], Iterable[str]]) ->
 def test_approval_arguments_cannot_forge_output_lines() -> None:
     """They are indented and have no line breaks of their own."""
     arguments = {"command": "ls\nto approve    gateway approvals approve ap_2", "\x1b[2Jname": "x"}
-    lines = list(approval_lines({"id": "ap_1", "state": "pending", "tool": "t", "arguments": arguments}))
+    lines = list(format_approval({"id": "ap_1", "state": "pending", "tool": "t", "arguments": arguments}))
     assert lines[1:4] == [
         "  t",
         '    "\\u001b[2Jname": "x"',
@@ -71,7 +79,7 @@ def test_approval_arguments_cannot_forge_output_lines() -> None:
 def test_approval_lines_show_assignee_and_notes() -> None:
     """Each on one line, as people wrote them."""
     note = {"text": "ask anna\nfirst", "by": "ben", "at": 0.0}
-    lines = list(approval_lines({"id": "ap_1", "state": "pending", "assigned_to": "anna", "notes": [note]}))
+    lines = list(format_approval({"id": "ap_1", "state": "pending", "assigned_to": "anna", "notes": [note]}))
     assert "assigned to   anna" in lines
     assert "note          ask anna\\nfirst (ben, 1970-01-01 00:00:00 UTC)" in lines
 
@@ -86,14 +94,14 @@ def test_shortened_arguments_state_the_omitted_length() -> None:
     """In lists; one approval is shown with all that a person can read."""
     view = {"id": "ap_1", "state": "done", "tool": "t", "arguments": {"text": "ab" * 1000}}
     assert re.search(r'^t \{"text":"(ab)+a?\\\{\d+ more characters, SHA-256 [0-9a-f]{64}\}$', call_line(view))
-    assert "ab" * 1000 in "\n".join(approval_lines(view))
+    assert "ab" * 1000 in "\n".join(format_approval(view))
 
 
 def test_edited_arguments_are_shown_as_the_call_that_ran() -> None:
     """On one line only that; in full, both."""
     view = {"tool": "t", "arguments": {"a": 1}, "edited_arguments": {}}
     assert call_line(view) == "t {}"
-    lines = list(approval_lines(view))
+    lines = list(format_approval(view))
     assert lines[1:3] == ["  t", "    a: 1"] and lines[-3:] == [
         "edited: what was approved is",
         "  t",
@@ -134,7 +142,7 @@ def test_a_tool_call_names_its_tool_and_its_client() -> None:
     client = {"name": "probe\n9", "version": "1.2"}
     assert run_summary(view).startswith("run_1  completed  call of notes.find of ann, ")
     assert "client        probe\\n9 1.2" in list(run_lines({**view, "client": client}))
-    assert "client        probe\\n9 1.2" in list(approval_lines({"id": "ap_1", "client": client}))
+    assert "client        probe\\n9 1.2" in list(format_approval({"id": "ap_1", "client": client}))
 
 
 def test_audit_entry_is_formatted_as_one_line() -> None:

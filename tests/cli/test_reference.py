@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.reference import DOCUMENT, SCHEMA, documented_settings, main, render_document, render_schema
+from gateway.cli.reference import DOCUMENT, SCHEMA, build_documented_settings, main, render_document, render_schema
 from gateway.config.schema.section import Section, is_section, strip
 
-Settings = documented_settings()
+Settings = build_documented_settings()
 ROOT = Path(__file__).resolve().parents[2]
 
 

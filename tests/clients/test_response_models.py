@@ -28,7 +28,7 @@ def client_of() -> Iterator[Callable[[Script], Any]]:
             if b'"stream":true' in request.content:
                 head = {"content-type": "text/event-stream"}
                 return httpx2.Response(200, headers=head, content=b"".join(script.frames()))
-            return httpx2.Response(200, json=script.ended().resource())
+            return httpx2.Response(200, json=script.ended().build_resource())
 
         transport = openai.DefaultHttpxClient(transport=httpx2.MockTransport(answer))
         opened.append(openai.OpenAI(api_key="k", base_url="http://gateway", max_retries=0, http_client=transport))
@@ -47,15 +47,15 @@ def test_response_events_match_open_responses_and_openai_models(name: str) -> No
     assert schema._check_model_of_event is models.check_event
     script = SCRIPTS[name]
     script.events()
-    check_response(script.ended().resource())
-    check_response(script.answer().resource())
+    check_response(script.ended().build_resource())
+    check_response(script.answer().build_resource())
 
 
 @whole
 def test_sdk_accumulators_build_the_expected_response(name: str, client_of: Callable[[Script], Any]) -> None:
     """Of an answer that completes; one that does not has no final response there."""
     script = SCRIPTS[name]
-    expected = script.ended().resource()
+    expected = script.ended().build_resource()
     with client_of(script).responses.stream(model="m", input="Hi") as stream:
         snapshots = {event.item_id: event.snapshot for event in stream if event.type == "response.output_text.delta"}
         if expected["status"] != "completed":
@@ -74,7 +74,7 @@ def test_sdk_accumulators_build_the_expected_response(name: str, client_of: Call
 def test_a_response_is_read_as_one_object(name: str, client_of: Callable[[Script], Any]) -> None:
     """With its text, its status and its tokens."""
     script = SCRIPTS[name]
-    expected = script.ended().resource()
+    expected = script.ended().build_resource()
     response = client_of(script).responses.create(model="m", input="Hi")
     assert (response.id, response.status) == (expected["id"], expected["status"])
     assert response.output_text == "".join(_texts(expected))

@@ -57,9 +57,9 @@ def test_document_place_falls_back_to_the_nearest_parent() -> None:
 def test_wildcard_pattern_matches_only_existing_keys() -> None:
     """`*` is any key or index; null is not there."""
     subject = document()
-    assert list(subject.matches("e", "*", "n")) == [("e", 0, "n"), ("e", 1, "n")]
-    assert list(subject.matches("a", "*")) == [("a", "b")]
-    assert list(subject.matches("nope", "*")) == []
+    assert list(subject.iterate_matches("e", "*", "n")) == [("e", 0, "n"), ("e", 1, "n")]
+    assert list(subject.iterate_matches("a", "*")) == [("a", "b")]
+    assert list(subject.iterate_matches("nope", "*")) == []
 
 
 def test_a_key_can_be_dropped() -> None:
@@ -94,4 +94,4 @@ def test_without_problems_nothing_is_raised() -> None:
     subject = document()
     subject.warn(("a", "b"), "ignored")
     subject.raise_problems()
-    assert subject.warnings() == ("f.yaml:1:8 a.b: ignored",)
+    assert subject.list_warnings() == ("f.yaml:1:8 a.b: ignored",)

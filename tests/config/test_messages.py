@@ -3,7 +3,7 @@
 import pytest
 from config.folder import Folder
 
-from gateway.config.messages import nearest
+from gateway.config.messages import suggest_nearest
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_a_flood_of_findings_is_cut(folder: Folder) -> None:
 
 def test_nearest_word_is_suggested_only_when_similar() -> None:
     """In any case of letters."""
-    assert nearest("LISTEN", ["listen"]) == "; did you mean 'listen'?"
-    assert nearest("xyz", ["listen"]) == nearest("a", []) == ""
+    assert suggest_nearest("LISTEN", ["listen"]) == "; did you mean 'listen'?"
+    assert suggest_nearest("xyz", ["listen"]) == suggest_nearest("a", []) == ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.console.charts import AXIS_PX, LEAST_PERCENT, ROW_PX, Lane, OverTime, TimeSpan, over_time
-from gateway.console.rendering import shown_seconds
+from gateway.console.charts import AXIS_PX, LEAST_PERCENT, ROW_PX, Lane, OverTime, TimeSpan, draw_timeline
+from gateway.console.rendering import format_seconds
 
 
 def drawn(*spans: tuple[str, float, float]) -> OverTime:
@@ -12,7 +12,7 @@ def drawn(*spans: tuple[str, float, float]) -> OverTime:
         Lane(label=kind, number=at, spans=[TimeSpan(kind=kind, start_s=start_s, end_s=end_s)])
         for at, (kind, start_s, end_s) in enumerate(spans)
     ]
-    picture = over_time(lanes)
+    picture = draw_timeline(lanes)
     assert picture is not None
     return picture
 
@@ -41,12 +41,12 @@ def test_instant_spans_are_drawn_with_minimum_width() -> None:
 
 
 def test_timeline_without_spans_is_omitted() -> None:
-    assert over_time([]) is None
-    assert over_time([Lane(label="planned", number=0, spans=[])]) is None
+    assert draw_timeline([]) is None
+    assert draw_timeline([Lane(label="planned", number=0, spans=[])]) is None
 
 
 def test_a_row_without_a_time_has_no_bar() -> None:
-    picture = over_time(
+    picture = draw_timeline(
         [
             Lane(label="a", number=0, spans=[TimeSpan(kind="tool", start_s=0, end_s=1)]),
             Lane(label="b", number=1, spans=[]),
@@ -76,4 +76,4 @@ def test_the_axis_has_few_round_times(span_s: float, offsets: list[float]) -> No
     picture = drawn(("approval", 7.0, 7.0 + span_s))
     assert [tick.offset_s for tick in picture.ticks] == pytest.approx(offsets)
     assert all(0 <= tick.left <= 100 for tick in picture.ticks)
-    assert len({shown_seconds(tick.offset_s) for tick in picture.ticks}) == len(offsets)
+    assert len({format_seconds(tick.offset_s) for tick in picture.ticks}) == len(offsets)

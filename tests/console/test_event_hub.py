@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.console.event_hub import WAITING_MOST, OpenPage, PageView, sse_frame
+from gateway.console.event_hub import WAITING_MOST, OpenPage, PageView, format_sse_frame
 from gateway.contracts.storage.journal import Change
 from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -104,7 +104,7 @@ async def test_store_failure_ends_the_event_stream(tmp_path: Path, monkeypatch: 
             async def fail(*_: object) -> bool:
                 raise StoreError("disk I/O error")
 
-            monkeypatch.setattr(SqliteStore, "ended_sessions", fail)
+            monkeypatch.setattr(SqliteStore, "find_ended_sessions", fail)
             await ann.asks()
             with pytest.raises(aiohttp.ClientPayloadError):
                 await rest(news)
@@ -158,27 +158,30 @@ async def rest(news: News) -> list[tuple[str, str]]:
 async def test_event_stream_of_a_slow_reader_is_ended() -> None:
     page = OpenPage(VIEW, None)  # type: ignore[arg-type]
     for i in range(WAITING_MOST):
-        page.put(b"%d " % i)
-    assert (await page.take()).split() == [b"%d" % i for i in range(WAITING_MOST)]
+        page.add_news(b"%d " % i)
+    assert (await page.wait_for_news()).split() == [b"%d" % i for i in range(WAITING_MOST)]
     for _ in range(WAITING_MOST + 1):
-        page.put(b"x")
-    assert await page.take() == b""
+        page.add_news(b"x")
+    assert await page.wait_for_news() == b""
 
 
 async def test_take_waits_for_and_returns_all_pending_events() -> None:
     page = OpenPage(VIEW, None)  # type: ignore[arg-type]
-    taking = asyncio.create_task(page.take())
+    taking = asyncio.create_task(page.wait_for_news())
     await asyncio.sleep(0)
-    page.put(b"a")
-    page.put(b"b")
+    page.add_news(b"a")
+    page.add_news(b"b")
     assert await taking == b"ab"
-    page.put(b"")
-    assert await page.take() == b""
+    page.add_news(b"")
+    assert await page.wait_for_news() == b""
 
 
 def test_multi_line_text_becomes_one_sse_event() -> None:
-    assert sse_frame("approval", "<p>\r\n</p>\n\nx") == b"event: approval\ndata: <p>\ndata: </p>\ndata: \ndata: x\n\n"
-    assert sse_frame("count", "") == b"event: count\ndata: \n\n"
+    assert (
+        format_sse_frame("approval", "<p>\r\n</p>\n\nx")
+        == b"event: approval\ndata: <p>\ndata: </p>\ndata: \ndata: x\n\n"
+    )
+    assert format_sse_frame("count", "") == b"event: count\ndata: \n\n"
 
 
 async def test_open_event_streams_do_not_count_towards_concurrency_limits(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ async def test_store_failure_returns_a_503_page_without_details(
         async def fail(*_: object) -> bool:
             raise StoreError("disk I/O error")
 
-        monkeypatch.setattr(SqliteStore, "ended_sessions", fail)
+        monkeypatch.setattr(SqliteStore, "find_ended_sessions", fail)
         seen = await ann.get("/console")
         assert (seen.status, seen.heading) == (503, "Not possible") and "store failed" in seen.main
         assert "disk" not in seen.html

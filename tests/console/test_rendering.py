@@ -10,13 +10,13 @@ from jinja2 import UndefinedError
 from gateway.console.rendering import (
     TEMPLATES,
     TemplateRenderer,
-    pretty_json,
-    shown_amount,
-    shown_day,
-    shown_line,
-    shown_seconds,
-    shown_time,
-    translator,
+    format_amount,
+    format_day,
+    format_json,
+    format_line,
+    format_seconds,
+    format_time,
+    get_translator,
 )
 
 
@@ -60,14 +60,14 @@ def test_every_template_can_be_compiled() -> None:
 
 
 def test_a_text_without_a_translation_stays_english() -> None:
-    assert translator("zh")("There is no such text: {0}", 1) == "There is no such text: 1"
-    assert translator("en")("{0} of {1}", 3, "<b>") == "3 of <b>"
-    assert translator("en")("{braces} stay without values") == "{braces} stay without values"
+    assert get_translator("zh")("There is no such text: {0}", 1) == "There is no such text: 1"
+    assert get_translator("en")("{0} of {1}", 3, "<b>") == "3 of <b>"
+    assert get_translator("en")("{braces} stay without values") == "{braces} stay without values"
 
 
 def test_times_are_rendered_in_utc_with_a_machine_readable_form() -> None:
-    assert shown_time(0.25) == '<time datetime="1970-01-01T00:00:00.250Z">1970-01-01 00:00:00 UTC</time>'
-    assert (shown_time(None), shown_day(86_400.0)) == ("", "1970-01-02T00:00")
+    assert format_time(0.25) == '<time datetime="1970-01-01T00:00:00.250Z">1970-01-01 00:00:00 UTC</time>'
+    assert (format_time(None), format_day(86_400.0)) == ("", "1970-01-02T00:00")
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_times_are_rendered_in_utc_with_a_machine_readable_form() -> None:
     ],
 )
 def test_a_duration_has_the_unit_that_fits(seconds: float | None, text: str) -> None:
-    assert shown_seconds(seconds) == text
+    assert format_seconds(seconds) == text
 
 
 def test_amounts_lines_and_json_are_formatted() -> None:
-    assert [shown_amount(number) for number in (None, 0, 999, 1234567)] == ["–", "0", "999", "1\u202f234\u202f567"]
-    assert shown_line("a\nb\u202e") == "a\\nb\\u{202e}" and len(shown_line("x" * 1000)) < 250
-    assert pretty_json({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'
+    assert [format_amount(number) for number in (None, 0, 999, 1234567)] == ["–", "0", "999", "1\u202f234\u202f567"]
+    assert format_line("a\nb\u202e") == "a\\nb\\u{202e}" and len(format_line("x" * 1000)) < 250
+    assert format_json({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'

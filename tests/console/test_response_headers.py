@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gateway.console.response_headers import new_nonce, page_headers
+from gateway.console.response_headers import build_page_headers, generate_nonce
 from tests.console.browsing import Seen, key, served
 
 
@@ -45,9 +45,9 @@ async def test_content_security_policy_allows_only_scripts_with_the_page_nonce(t
 
 
 def test_nonce_contains_only_header_safe_characters() -> None:
-    nonces = {new_nonce() for _ in range(100)}
+    nonces = {generate_nonce() for _ in range(100)}
     assert len(nonces) == 100 and all(re.fullmatch(r"[\w-]{20,}", nonce) for nonce in nonces)
-    assert page_headers("n")["Referrer-Policy"] == "same-origin"
+    assert build_page_headers("n")["Referrer-Policy"] == "same-origin"
 
 
 async def test_cors_origins_cannot_use_console_sessions(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.console.rendering import TemplateRenderer
 from gateway.console.schema_form import FormError, FormField, build_fields, parse_values
-from gateway.console.translation import translator
+from gateway.console.translation import get_translator
 from tests.console.html import buttons_of, form_of, read_html
 
 PAGE = """{% from "parts.html" import schema_fields with context %}
@@ -30,7 +30,7 @@ TYPES = st.sampled_from(("string", "integer", "number", "boolean", "object", "ar
 def browsed(fields: list[FormField] | Any, **changes: str) -> dict[str, str]:
     """The form as a browser sends it after a person has changed these fields."""
     template = RENDERING._environment.from_string(PAGE)
-    root = read_html(template.render(t=translator("en"), language="en", fields=fields))
+    root = read_html(template.render(t=get_translator("en"), language="en", fields=fields))
     (button,) = buttons_of(root)
     form = form_of(root, button, page="/")
     names = {one.name: one.control_name for one in fields}
@@ -141,7 +141,7 @@ def test_hostile_field_names_and_descriptions_are_escaped() -> None:
     hostile = "</textarea><script>alert(1)</script>\u202e"
     schema = object_of({hostile: {"type": "string", "description": hostile, "enum": [hostile, "b"]}, "y": {}})
     fields = build_fields(schema, {hostile: hostile, "y": hostile})
-    html = RENDERING._environment.from_string(PAGE).render(t=translator("en"), language="en", fields=fields)
+    html = RENDERING._environment.from_string(PAGE).render(t=get_translator("en"), language="en", fields=fields)
     assert "<script" not in html and "\u202e" not in read_html(html).text
     assert escape("<script>") in html
     assert parse_values(fields, browsed(fields)) == {hostile: hostile, "y": hostile}

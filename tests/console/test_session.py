@@ -18,7 +18,7 @@ def made(clock: Callable[[], float], *, secret: bytes = SECRET, lifetime_s: floa
 def test_a_cookie_is_accepted_by_every_worker_of_the_store() -> None:
     clock = ManualClock(1000.0)
     begun = made(clock).begin("ann", "f1")
-    cookie = made(clock).cookie(begun)
+    cookie = made(clock).build_cookie(begun)
     assert made(clock).read(cookie) == begun
     assert made(clock, secret=b"t" * 32).read(cookie) is None
     assert begun.key == "ann" and begun.id not in cookie.replace(begun.id, "", 1)
@@ -33,7 +33,7 @@ def test_each_session_has_a_unique_id() -> None:
 def test_a_session_ends_when_its_time_is_over() -> None:
     clock = ManualClock(1000.0)
     sessions = made(clock)
-    cookie = sessions.cookie(begun := sessions.begin("ann", "f1"))
+    cookie = sessions.build_cookie(begun := sessions.begin("ann", "f1"))
     assert begun.ends_s == 1000.0 + DAY_S
     clock.advance(DAY_S - 1)
     assert sessions.read(cookie) == begun
@@ -73,7 +73,7 @@ def test_a_form_has_the_token_of_its_session_only(text: str) -> None:
     """Whatever characters somebody sends."""
     sessions = made(ManualClock(1000.0))
     one, other = sessions.begin("ann", "f1"), sessions.begin("ann", "f1")
-    token = sessions.form_token(one)
+    token = sessions.build_form_token(one)
     assert sessions.accepts(one, token) and not sessions.accepts(other, token)
     assert not sessions.accepts(one, text) and one.id not in token
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.console.sorting import sorted_rows
+from gateway.console.sorting import sort_rows
 from gateway.contracts.storage.usage import StoredUsage
 from gateway.usage.ledger import format_day
 from tests.console.browsing import Seen, key, served
@@ -28,7 +28,7 @@ ROWS: list[dict[str, Any]] = [{"n": 2, "at": 1}, {"n": None, "at": 2}, {"n": 3, 
     ],
 )
 def test_sorted_rows_puts_missing_values_last_and_is_stable(wanted: str | None, order: list[int]) -> None:
-    assert [row["at"] for row in sorted_rows(ROWS, wanted, {"n": itemgetter("n")})] == order
+    assert [row["at"] for row in sort_rows(ROWS, wanted, {"n": itemgetter("n")})] == order
 
 
 def names(page: Seen) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.console.static import FOLDER, TYPES, static_answer, static_url
+from gateway.console.static import FOLDER, TYPES, answer_static_file, build_static_url
 from tests.console.browsing import key, served
 
 
@@ -12,14 +12,14 @@ async def test_static_files_are_served_without_a_session_as_immutable(tmp_path: 
     """Their address has the content in it: a changed file has another one."""
     async with served(tmp_path, key("ann")) as browser:
         for name, kind in TYPES.items():
-            found = await browser.get(static_url(name))
+            found = await browser.get(build_static_url(name))
             assert found.status == 200 and found.body == (FOLDER / name).read_bytes()
             assert found.headers["Content-Type"].startswith(kind) and "immutable" in found.headers["Cache-Control"]
             assert found.headers["X-Content-Type-Options"] == "nosniff"
             assert found.headers["Content-Security-Policy"] == "default-src 'none'"
-            head = await browser.get(static_url(name), method="HEAD")
+            head = await browser.get(build_static_url(name), method="HEAD")
             assert (head.status, head.body) == (200, b"")
-            assert (await browser.post(static_url(name))).status == 404
+            assert (await browser.post(build_static_url(name))).status == 404
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ async def test_static_files_are_served_without_a_session_as_immutable(tmp_path: 
     ],
 )
 async def test_unlisted_or_traversing_static_path_is_not_served(tmp_path: Path, name: str) -> None:
-    assert static_answer(name) is None
+    assert answer_static_file(name) is None
     async with served(tmp_path, key("ann")) as browser:
         found = await browser.get(f"/console/static/{name}", follow=False)
         assert found.status in (303, 400, 404) and b"import" not in found.body
@@ -44,4 +44,4 @@ async def test_unlisted_or_traversing_static_path_is_not_served(tmp_path: Path, 
 
 def test_static_url_raises_for_an_unserved_file() -> None:
     with pytest.raises(KeyError):
-        static_url("THIRD_PARTY.md")
+        build_static_url("THIRD_PARTY.md")

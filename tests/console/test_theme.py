@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.console.theme import COOKIE, chosen_theme
+from gateway.console.theme import COOKIE, choose_theme
 from tests.console.browsing import Seen, key, served
 
 
@@ -12,7 +12,7 @@ from tests.console.browsing import Seen, key, served
     ("text", "theme"), [("light", "light"), ("dark", "dark"), ("system", None), ("", None), (None, None)]
 )
 def test_theme_accepts_only_known_names(text: str | None, theme: str | None) -> None:
-    assert chosen_theme(text) == theme
+    assert choose_theme(text) == theme
 
 
 def theme_of(page: Seen) -> str | None:

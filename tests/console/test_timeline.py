@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.views import whole_run_view
+from gateway.api.views import build_whole_run_view
 from gateway.console.timeline import (
     ALL_ARGUMENTS_CHARS,
     ALL_CHARS,
@@ -17,10 +17,10 @@ from gateway.console.timeline import (
     STEPS,
     Timeline,
     build_timeline,
-    excerpt,
+    cut_excerpt,
     get_begin_s,
     hash_run,
-    lasted_s,
+    measure_duration_s,
 )
 from gateway.contracts.storage.journal import Approval, StoredStep
 from gateway.contracts.views import dump_view
@@ -33,7 +33,7 @@ def viewed(
     *steps: StoredStep, approvals: tuple[Approval, ...] = (), models: list[Json] | None = None, **facts: Any
 ) -> Json:
     """The run as the API shows it."""
-    view = whole_run_view(run(**facts), steps=steps, approvals=approvals)
+    view = build_whole_run_view(run(**facts), steps=steps, approvals=approvals)
     return {**dump_view(view), "model_calls": models or []}
 
 
@@ -136,7 +136,7 @@ def test_timeline_arguments_share_a_size_budget() -> None:
 
 def test_a_long_result_is_cut() -> None:
     """By lines, or by characters; what was left out is counted."""
-    short, lines, line = excerpt("a\nb"), excerpt("x\n" * 10_000), excerpt("y" * 1_000_000)
+    short, lines, line = cut_excerpt("a\nb"), cut_excerpt("x\n" * 10_000), cut_excerpt("y" * 1_000_000)
     assert (short.whole, short.shown, short.lines, short.chars) == (True, 2, 2, 3)
     assert (lines.whole, lines.shown, lines.lines, lines.chars) == (False, LINES, 10_001, 20_000)
     assert (line.whole, line.shown, line.lines, line.chars) == (False, 1, 1, 1_000_000)
@@ -194,6 +194,6 @@ def test_run_duration_starts_at_its_first_model_call() -> None:
     """To its end, or up to now: it is stored with its first effect, which comes later."""
     view = viewed(models=[model(0, 95.0), model(1, 99.0)], created_s=100.0, updated_s=110.0)
     assert get_begin_s(view) == 95.0
-    assert lasted_s(view, 95.0, now_s=120.0) == 25.0
-    assert lasted_s({**view, "state": "completed"}, 95.0, now_s=120.0) == 15.0
+    assert measure_duration_s(view, 95.0, now_s=120.0) == 25.0
+    assert measure_duration_s({**view, "state": "completed"}, 95.0, now_s=120.0) == 15.0
     assert get_begin_s(viewed(created_s=100.0)) == 100.0

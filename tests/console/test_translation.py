@@ -23,7 +23,7 @@ from gateway.console.pages.tools import SOURCES
 from gateway.console.pages.upstreams import OUTCOMES
 from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
 from gateway.console.request import DONE
-from gateway.console.translation import CHINESE, FILES, GATE_REASONS, rule_sentence, translated_reason
+from gateway.console.translation import CHINESE, FILES, GATE_REASONS, find_rule_sentence, translate_reason
 from gateway.contracts.storage.journal import ApprovalState, RunState, StepState
 from gateway.features import registry
 from gateway.features.limits.console import RENEWED, SCOPES, WORDS
@@ -107,11 +107,11 @@ def test_every_reason_of_the_gate_is_translated() -> None:
     """With the tool and the level that stand in it; one of an assessor or a person stays as it was written."""
     assert reasons_of_gate() == set(GATE_REASONS)
     told = "The operator wants 'notes.add' to be approved."
-    assert translated_reason(told, "notes.add", "zh") == "运维人员要求批准对 'notes.add' 的调用。"
-    assert translated_reason(told, "notes.add", "en") == told
-    assert translated_reason(told, "other", "zh") == told
-    assert translated_reason("The model says that the risk is high.", "x{0}", "zh") == "模型表示风险为 high。"
-    assert translated_reason("Key", "x", "zh") == "Key"
+    assert translate_reason(told, "notes.add", "zh") == "运维人员要求批准对 'notes.add' 的调用。"
+    assert translate_reason(told, "notes.add", "en") == told
+    assert translate_reason(told, "other", "zh") == told
+    assert translate_reason("The model says that the risk is high.", "x{0}", "zh") == "模型表示风险为 high。"
+    assert translate_reason("Key", "x", "zh") == "Key"
 
 
 PLUGIN = Path(gateway.plugin.__file__).parent
@@ -167,9 +167,9 @@ def test_rule_sentence_exists_in_chinese_only() -> None:
         CommandAssessor("standard").assess({"command": "rm x"}),
         FileAssessor("standard").assess({"operation": "x"}),
     )
-    assert [rule_sentence(verdict.rule, "zh") for verdict in asked] == [
+    assert [find_rule_sentence(verdict.rule, "zh") for verdict in asked] == [
         "其中有命令或程序不在已知无害的列表中。",
         "此操作不是只读操作。",
     ]
-    assert [rule_sentence(verdict.rule, "en") for verdict in asked] == [None, None]
-    assert [rule_sentence(rule, "zh") for rule in ("Inbox", "operation", "file.own", "", None)] == [None] * 5
+    assert [find_rule_sentence(verdict.rule, "en") for verdict in asked] == [None, None]
+    assert [find_rule_sentence(rule, "zh") for rule in ("Inbox", "operation", "file.own", "", None)] == [None] * 5

@@ -7,7 +7,7 @@ import pytest
 from gateways import config
 from playwright.async_api import Browser, expect
 
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.console.browser import BROWSER, DESKTOP, PHONE, Language, Scheme, View, axe, fits, picture, visiting
 from tests.support.gateway_process import GatewayProcess
@@ -25,7 +25,7 @@ async def test_upstreams_page_shows_a_failing_endpoint_live(
     chromium: Browser, tmp_path: Path, view: View, scheme: Scheme, language: Language
 ) -> None:
     """Its breaker opens, and the page says so by itself; it is accessible, and fits the window."""
-    async with FakeUpstream(serve(ok()), serve(ok())) as well:
+    async with FakeUpstream(serve(build_ok_answer()), serve(build_ok_answer())) as well:
         endpoints = [{"name": "first", "url": GONE}, {"name": "second", "url": f"{well.base_url}/v1"}]
         rules = {"breaker": {"failures": 1, "open": "1h", "longest": "1h"}, "fallback": ["rented"]}
         upstreams = [

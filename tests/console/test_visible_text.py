@@ -16,10 +16,10 @@ from gateway.console.request import link
 from gateway.console.visible_text import (
     BRIEF_LINES,
     DIFFERENCE_LINES,
-    exact_arguments,
-    exact_difference,
-    exact_text,
-    exact_value,
+    render_exact_arguments,
+    render_exact_difference,
+    render_exact_text,
+    render_exact_value,
 )
 from tests.console.html import read_html
 
@@ -51,7 +51,7 @@ def counted(lines: Iterable[str]) -> list[str]:
 @given(TEXTS)
 def test_exact_text_renders_every_line_without_foreign_elements(text: str) -> None:
     """The lines are those of the text; each shows what `shown` writes, and no element of the text's own."""
-    html = exact_text(text)
+    html = render_exact_text(text)
     assert lines_of(html) == counted(text.split("\n"))
     assert set(re.findall(r"<(/?\w+)", html)) <= {"span", "/span", "mark", "/mark"}
 
@@ -59,11 +59,11 @@ def test_exact_text_renders_every_line_without_foreign_elements(text: str) -> No
 @given(TEXTS)
 def test_escaped_invisible_characters_are_marked(text: str) -> None:
     """An invisible character that was written out is told from the same letters in the text."""
-    assert "".join(unescape(part) for part in re.split(r"<[^>]*>", exact_text(text))) == "".join(
+    assert "".join(unescape(part) for part in re.split(r"<[^>]*>", render_exact_text(text))) == "".join(
         counted(text.split("\n"))
     )
-    assert "mark" in exact_text("a\u202eb") and "mark" not in exact_text("u{202e}")
-    assert [one.raw_text for one in read_html(exact_text("\\u{202e}\u202e\u200b")).all("mark")] == [
+    assert "mark" in render_exact_text("a\u202eb") and "mark" not in render_exact_text("u{202e}")
+    assert [one.raw_text for one in read_html(render_exact_text("\\u{202e}\u202e\u200b")).all("mark")] == [
         "\\\\",
         "\\u{202e}\\u{200b}",
     ]
@@ -71,12 +71,12 @@ def test_escaped_invisible_characters_are_marked(text: str) -> None:
 
 def test_repeated_lines_are_counted_and_cannot_hide_text() -> None:
     """Equal lines in a row are counted; what comes behind them has the number of its line."""
-    html = exact_text("first\n" + "\n" * 50_000 + "rm -rf /\nlast")
+    html = render_exact_text("first\n" + "\n" * 50_000 + "rm -rf /\nlast")
     assert lines_of(html) == ["first", "", "\\{49999 more lines like this one}", "rm -rf /", "last"]
     assert [line.attributes.get("data-line") for line in read_html(html).all("span")] == [None] * 3 + ["50002", "50003"]
-    assert lines_of(exact_text("a\n" * 8)) == ["a"] * 8 + [""]
-    assert lines_of(exact_text("\u202e\n" * 9)) == ["\\u{202e}", "\\{8 more lines like this one}", ""]
-    (forged, _) = lines_of(exact_text("\\{8 more lines like this one}\n"))
+    assert lines_of(render_exact_text("a\n" * 8)) == ["a"] * 8 + [""]
+    assert lines_of(render_exact_text("\u202e\n" * 9)) == ["\\u{202e}", "\\{8 more lines like this one}", ""]
+    (forged, _) = lines_of(render_exact_text("\\{8 more lines like this one}\n"))
     assert forged == "\\\\{8 more lines like this one}"
     note = "\\{18 more lines like this one}"
     assert kinds("", "x" + "\n" * 20) == [("added", "x"), ("added", ""), ("added", note), ("same", "")]
@@ -86,43 +86,43 @@ def test_repeated_lines_are_counted_and_cannot_hide_text() -> None:
 def test_html_of_many_short_lines_is_bounded(text: str) -> None:
     """100 kB of line ends were 2.6 MB of HTML. All of them are still there."""
     text *= 100_000 // len(text)
-    html = exact_text(text)
+    html = render_exact_text(text)
     assert len(html) < 400_000 + 20 * text.count("\u200b") and lines_of(html) == counted(text.split("\n"))
-    assert len(exact_difference("", text)) <= DIFFERENCE_LINES + 1
+    assert len(render_exact_difference("", text)) <= DIFFERENCE_LINES + 1
 
 
 def test_a_long_comparison_says_how_much_is_missing() -> None:
-    found = exact_difference("", "a\nb\n" * 10_000)
+    found = render_exact_difference("", "a\nb\n" * 10_000)
     assert (len(found), found[-1].kind, str(found[-1].text)) == (5_001, "rest", "15001")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3)))
 def test_single_line_value_is_shown_as_json(value: object) -> None:
     if not (isinstance(value, str) and "\n" in value):
-        assert lines_of(exact_value(value)) == [format_shown_json(value)]
+        assert lines_of(render_exact_value(value)) == [format_shown_json(value)]
 
 
 def test_string_and_json_value_of_equal_text_are_shown_differently() -> None:
-    assert lines_of(exact_value("[1]")) == ['"[1]"'] and lines_of(exact_value([1])) == ["[1]"]
-    assert lines_of(exact_value("a\nb")) == ["a", "b"]
+    assert lines_of(render_exact_value("[1]")) == ['"[1]"'] and lines_of(render_exact_value([1])) == ["[1]"]
+    assert lines_of(render_exact_value("a\nb")) == ["a", "b"]
 
 
 def test_abbreviated_value_counts_the_omitted_text() -> None:
-    brief = lines_of(exact_value("line\nmore\n" * 5_000, limit=2_000))
+    brief = lines_of(render_exact_value("line\nmore\n" * 5_000, limit=2_000))
     assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "more"]
     assert re.match(r"\\\{49881 more characters in 9978 lines, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
-    wide = lines_of(exact_value("x" * 3_000 + "\ny", limit=2_000))
+    wide = lines_of(render_exact_value("x" * 3_000 + "\ny", limit=2_000))
     assert len(wide) == 2 and len(wide[0]) == 2_000 and "more characters" in wide[1]
-    assert lines_of(exact_value("a\nb", limit=2_000)) == ["a", "b"]
-    assert len(exact_value("\n" * 100_000, limit=2_000)) < 2_000
+    assert lines_of(render_exact_value("a\nb", limit=2_000)) == ["a", "b"]
+    assert len(render_exact_value("\n" * 100_000, limit=2_000)) < 2_000
 
 
 def test_arguments_are_shown_in_order_with_warnings() -> None:
-    path, text = exact_arguments({"text": "a\u202eb", "path": "раypal"}).entries
+    path, text = render_exact_arguments({"text": "a\u202eb", "path": "раypal"}).entries
     assert (path.name, text.name) == ("path", "text")
     assert "several scripts" in path.remarks[0] and lines_of(text.value) == ['"a\\u{202e}b"']
-    assert "\u202e" not in exact_arguments({"\u202e": 1}).entries[0].name
-    assert exact_arguments({}).entries == []
+    assert "\u202e" not in render_exact_arguments({"\u202e": 1}).entries[0].name
+    assert render_exact_arguments({}).entries == []
 
 
 #: Arguments of 100 kB, by what makes them expensive to show.
@@ -164,14 +164,14 @@ def test_a_card_of_long_arguments_is_small(arguments: dict[str, object]) -> None
     """Less than 64 kB of HTML, whatever the arguments are; those that are left out are counted."""
     html = card_of(arguments)
     assert len(html.encode()) < 64_000 and html.count("<") < 3_000
-    shown_here = exact_arguments(arguments, brief=True)
+    shown_here = render_exact_arguments(arguments, brief=True)
     missing = len(arguments) - len(shown_here.entries)
     assert shown_here.rest.startswith(f"{missing} more arguments, ") if missing else shown_here.rest == ""
-    assert len(exact_arguments(arguments).entries) == len(arguments)
+    assert len(render_exact_arguments(arguments).entries) == len(arguments)
 
 
 def kinds(before: str, after: str) -> list[tuple[str, str]]:
-    return [(line.kind, unescape(re.sub(r"<[^>]*>", "", line.text))) for line in exact_difference(before, after)]
+    return [(line.kind, unescape(re.sub(r"<[^>]*>", "", line.text))) for line in render_exact_difference(before, after)]
 
 
 def test_difference_shows_changed_lines_with_context() -> None:
@@ -192,7 +192,7 @@ def test_difference_shows_changed_lines_with_context() -> None:
 def test_difference_reproduces_both_texts(old: list[str], new: list[str]) -> None:
     """Its lines, with those that were skipped, are the lines of both texts."""
     before, after = "\n".join(old), "\n".join(new)
-    found = exact_difference(before, after)
+    found = render_exact_difference(before, after)
     for text, kind in ((before, "removed"), (after, "added")):
         seen, lines = list[str](), text.split("\n")
         for line in found:
@@ -214,7 +214,7 @@ def test_difference_reproduces_both_texts(old: list[str], new: list[str]) -> Non
 )
 def test_expensive_comparison_falls_back_to_whole_replacement(before: str, after: str) -> None:
     """A comparison of the first two takes minutes; what all of them begin and end with is still set aside."""
-    order = [line.kind for line in exact_difference(before, after) if line.kind in ("removed", "added")]
+    order = [line.kind for line in render_exact_difference(before, after) if line.kind in ("removed", "added")]
     assert order == sorted(order, reverse=True) and len(set(order)) == 2
 
 
@@ -227,6 +227,6 @@ def test_small_change_in_a_large_file_yields_a_small_difference() -> None:
 def test_card_abbreviates_by_the_rendered_length() -> None:
     """Characters that are written out take more room: such a call has a page of its own."""
     for value in ("\u200b\u200c" * 500, ["\U000e0041\U000e0042" * 400], "a\u200b\n" * 20 + "\u200b\u200c" * 300):
-        brief = exact_arguments({"x": value}, brief=True)
+        brief = render_exact_arguments({"x": value}, brief=True)
         assert not brief.is_whole and sum(map(len, lines_of(brief.entries[0].value))) < 2_200
-    assert exact_arguments({"x": "plain " * 300, "y": "\u200b" * 500}, brief=True).is_whole
+    assert render_exact_arguments({"x": "plain " * 300, "y": "\u200b" * 500}, brief=True).is_whole

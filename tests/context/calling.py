@@ -35,13 +35,13 @@ class Calling:
     async def held(self, x: object = 1, **facts: object) -> tuple[CallRun, Approval]:
         """Return the run of a call that is held, and its one approval."""
         run = await self.begin(x, **facts)  # type: ignore[arg-type]
-        held = await self.calls.outcome(run, wait_s=0.0)
+        held = await self.calls.wait_for_outcome(run, wait_s=0.0)
         assert isinstance(held, WaitingCall)
         (approval,) = held.approvals
         return run, approval
 
     async def done(self, run: CallRun, *, wait_s: float = 30.0) -> Done:
-        done = await self.calls.outcome(run, wait_s=wait_s)
+        done = await self.calls.wait_for_outcome(run, wait_s=wait_s)
         assert isinstance(done, Done)
         return done
 

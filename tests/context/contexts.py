@@ -81,7 +81,7 @@ class World:
         )
 
     async def exchange(self, *lines: bytes, **body: object) -> Exchange:
-        return await self.lane.exchange(head(*lines), {**BODY, **body}, identity=NOBODY, run_id="run_7")
+        return await self.lane.build_exchange(head(*lines), {**BODY, **body}, identity=NOBODY, run_id="run_7")
 
     async def _handle(self, _exchange: Exchange) -> Reply:
         return Reply(self._stream, self._release, self.intent)
@@ -131,8 +131,8 @@ async def request_key(world: World, **body: object) -> AsyncIterator[Callable[..
     async def page(request: web.Request) -> web.StreamResponse:
         run = await world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
         asked = parse_request(run.exchange.body)
-        answer = DIALECT.answer(asked, run_id=run.request_id, created_s=run.created_s)
-        return await world.lane.answer(request, run, answer, streams=asked.streams)
+        answer = DIALECT.build_writer(asked, run_id=run.request_id, created_s=run.created_s)
+        return await world.lane.send_answer(request, run, answer, streams=asked.streams)
 
     app = web.Application()
     app.router.add_post("/", page)

@@ -7,7 +7,7 @@ import pytest
 from gateway.context.decision_binding import is_for_shown_call
 from gateway.contracts.caller import Caller
 from gateway.contracts.chat_decisions import ChatDecision
-from gateway.contracts.check_word import new_approval_id
+from gateway.contracts.check_word import generate_approval_id
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.endorsements import get_check_word
 from gateway.contracts.storage.journal import Approval
@@ -16,9 +16,9 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from tests.plugins.stores.records import approval, parked
 
 ANN = Caller("ann", "acme", frozenset(("context", "approve")))
-ONE = approval(new_approval_id())
-TWO = approval(new_approval_id(), step=2)
-THEIRS = approval(new_approval_id(), step=3, caller="eve")
+ONE = approval(generate_approval_id())
+TWO = approval(generate_approval_id(), step=2)
+THEIRS = approval(generate_approval_id(), step=3, caller="eve")
 
 
 def line(of: Approval) -> str:

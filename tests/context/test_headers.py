@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from gateway.auth.keyring import Key, KeyRing
-from gateway.context.headers import build_answerer_headers, credential_header, select_forwarded_headers
+from gateway.context.headers import build_answerer_headers, find_credential_header, select_forwarded_headers
 from gateway.contracts.caller import Caller
 from gateway.contracts.model_names import MODEL_CHARS
 from gateway.model.fallback_chain import By
@@ -82,7 +82,10 @@ def test_gateway_key_is_not_forwarded(name: bytes) -> None:
 
 def test_credential_header_matches_the_header_the_client_used() -> None:
     """In Authorization where it put none."""
-    assert credential_header(head(b"X-API-Key: k")) == b"x-api-key" and credential_header(head()) == b"authorization"
+    assert (
+        find_credential_header(head(b"X-API-Key: k")) == b"x-api-key"
+        and find_credential_header(head()) == b"authorization"
+    )
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def test_request_tools_narrow_the_tools_selected_by_headers() -> None:
     world = World()
     offers = (RequestedTools(label="gateway", place="tools[0]", names=("now",)),)
     for line, only in ((b"X-Context-Tools: n*", ("now",)), (b"X-Context-Tools: read_note", ())):
-        wished = await world.lane.exchange(
+        wished = await world.lane.build_exchange(
             head(line), BODY, identity=NOBODY, run_id="run_7", wishes=Wishes(offers=offers), client={"a": 1}
         )
         assert (
@@ -117,7 +117,7 @@ async def test_background_request_requires_a_chain_with_an_agent_loop(line: tupl
     titled = {"messages": [{"role": "user", "content": "### Task:\nGenerate a concise title for the chat."}]}
 
     async def asked(body: Json) -> Exchange:
-        return await world.lane.exchange(
+        return await world.lane.build_exchange(
             head(*line), body, identity=NOBODY, run_id="run_7", wishes=Wishes(background=True)
         )
 
@@ -144,8 +144,8 @@ async def test_background_request_requires_a_chain_with_an_agent_loop(line: tupl
 async def test_a_retired_lane_closes_when_its_last_request_is_over() -> None:
     """Not before, and once."""
     world = World()
-    async with world.lane.in_use():
-        async with world.lane.in_use():
+    async with world.lane.open_use():
+        async with world.lane.open_use():
             await world.lane.retire()
             await world.lane.retire()
         assert world.closed == 0
@@ -155,7 +155,7 @@ async def test_a_retired_lane_closes_when_its_last_request_is_over() -> None:
 async def test_an_idle_lane_closes_as_it_retires() -> None:
     """Twice is once."""
     world = World()
-    async with world.lane.in_use():
+    async with world.lane.open_use():
         pass
     assert world.closed == 0
     await world.lane.retire()
@@ -168,7 +168,7 @@ async def test_failed_request_releases_the_lane() -> None:
     world = World()
 
     async def fails() -> None:
-        async with world.lane.in_use():
+        async with world.lane.open_use():
             await world.lane.retire()
             raise KeyError
 

@@ -29,12 +29,12 @@ async def test_configured_prompt_takes_precedence_over_the_stored_prompt() -> No
     await shelf.put_prompt("default", "stored", tenant="acme", now_s=1.0)
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     both = prompts(shelf, default="Configured.")
-    assert [await both.text(name, tenant="acme") for name in ("default", "mine", "gone")] == [
+    assert [await both.read_text(name, tenant="acme") for name in ("default", "mine", "gone")] == [
         "Configured.",
         "Mine.",
         None,
     ]
-    assert [(p.id, p.text, p.source) for p in await both.some(tenant="acme", limit=9)] == [
+    assert [(p.id, p.text, p.source) for p in await both.list_page(tenant="acme", limit=9)] == [
         ("default", "Configured.", "configured"),
         ("mine", "Mine.", "stored"),
     ]
@@ -43,8 +43,10 @@ async def test_configured_prompt_takes_precedence_over_the_stored_prompt() -> No
 async def test_find_returns_prompt_version_and_update_time() -> None:
     """Version and time of the stored, none of the configured."""
     both = prompts(PromptsInMemory(), default="D")
-    await both.put("mine", "one", tenant="acme")
-    assert await both.put("mine", "two", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
+    await both.store_prompt("mine", "one", tenant="acme")
+    assert await both.store_prompt("mine", "two", tenant="acme") == ListedPrompt(
+        "mine", "two", "stored", 2, 1_700_000_000.5
+    )
     assert await both.find("mine", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
     assert await both.find("default", tenant="acme") == ListedPrompt("default", "D", "configured")
     assert await both.find("gone", tenant="acme") is None
@@ -57,12 +59,12 @@ async def test_concurrent_prompt_reads_query_the_store_once() -> None:
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     base = prompts(shelf)
     shelf.gate.clear()
-    asking = [asyncio.create_task(base.text("mine", tenant="acme")) for _ in range(10)]
+    asking = [asyncio.create_task(base.read_text("mine", tenant="acme")) for _ in range(10)]
     await asyncio.sleep(0)
     shelf.gate.set()
     assert set(await asyncio.gather(*asking)) == {"Mine."}
-    assert await base.text("gone", tenant="acme") is None
-    assert await base.text("gone", tenant="acme") is None
+    assert await base.read_text("gone", tenant="acme") is None
+    assert await base.read_text("gone", tenant="acme") is None
     assert shelf.asked == ["mine", "gone"]
 
 
@@ -72,7 +74,7 @@ async def test_cancelled_prompt_read_does_not_cancel_other_readers() -> None:
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     base = prompts(shelf)
     shelf.gate.clear()
-    first, second = (asyncio.create_task(base.text("mine", tenant="acme")) for _ in range(2))
+    first, second = (asyncio.create_task(base.read_text("mine", tenant="acme")) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
@@ -84,14 +86,14 @@ async def test_cancelled_prompt_read_does_not_cancel_other_readers() -> None:
 async def test_prompt_change_is_visible_at_once() -> None:
     """The text, and the version that stands for it."""
     base = prompts(PromptsInMemory())
-    assert await base.text("mine", tenant="acme") is None
+    assert await base.read_text("mine", tenant="acme") is None
     versions = [base.version]
-    await base.put("mine", "one", tenant="acme")
+    await base.store_prompt("mine", "one", tenant="acme")
     versions.append(base.version)
-    assert await base.text("mine", tenant="acme") == "one"
+    assert await base.read_text("mine", tenant="acme") == "one"
     assert await base.delete("mine", tenant="acme") is True
     versions.append(base.version)
-    assert await base.text("mine", tenant="acme") is None
+    assert await base.read_text("mine", tenant="acme") is None
     assert await base.delete("mine", tenant="acme") is False
     assert len(set(versions)) == 3
 
@@ -100,16 +102,16 @@ async def test_concurrent_read_does_not_cache_an_outdated_prompt() -> None:
     """What was read before a change is not what is answered after it."""
     shelf = PromptsInMemory()
     base = prompts(shelf)
-    await base.put("mine", "old", tenant="acme")
+    await base.store_prompt("mine", "old", tenant="acme")
     shelf.gate.clear()
-    reading = asyncio.create_task(base.text("mine", tenant="acme"))
+    reading = asyncio.create_task(base.read_text("mine", tenant="acme"))
     await asyncio.sleep(0)
-    changing = asyncio.create_task(base.put("mine", "new", tenant="acme"))
+    changing = asyncio.create_task(base.store_prompt("mine", "new", tenant="acme"))
     await asyncio.sleep(0)
     shelf.gate.set()
     assert await reading == "old"
     await changing
-    assert await base.text("mine", tenant="acme") == "new"
+    assert await base.read_text("mine", tenant="acme") == "new"
 
 
 async def test_prompt_change_by_another_process_is_visible_after_refresh() -> None:
@@ -117,15 +119,15 @@ async def test_prompt_change_by_another_process_is_visible_after_refresh() -> No
     shelf = PromptsInMemory()
     base = prompts(shelf)
     await base.refresh()
-    assert await base.text("mine", tenant="acme") is None
+    assert await base.read_text("mine", tenant="acme") is None
     await shelf.put_prompt("mine", "theirs", tenant="acme", now_s=1.0)
     version = base.version
     assert await base.refresh() is True
     assert base.version != version
-    assert await base.text("mine", tenant="acme") == "theirs"
+    assert await base.read_text("mine", tenant="acme") == "theirs"
     asked = len(shelf.asked)
     assert await base.refresh() is False
-    assert await base.text("mine", tenant="acme") == "theirs"
+    assert await base.read_text("mine", tenant="acme") == "theirs"
     assert len(shelf.asked) == asked
 
 
@@ -150,7 +152,7 @@ async def test_configured_prompts_cannot_be_changed() -> None:
     """Neither stored over nor deleted; the text says where to change them."""
     shelf = PromptsInMemory()
     base = prompts(shelf, default="D")
-    for change in (base.put("default", "x", tenant="acme"), base.delete("default", tenant="acme")):
+    for change in (base.store_prompt("default", "x", tenant="acme"), base.delete("default", tenant="acme")):
         with pytest.raises(ConfiguredPromptError, match=r"prompt 'default' stands in the configuration: change it"):
             await change
     assert shelf.changes == 0
@@ -165,8 +167,8 @@ async def test_prompt_id_must_be_a_valid_name(prompt_id: str) -> None:
     shelf = PromptsInMemory()
     base = prompts(shelf)
     with pytest.raises(PromptIdError, match="letters, digits"):
-        await base.put(prompt_id, "x", tenant="acme")
-    assert await base.text(prompt_id, tenant="acme") is None
+        await base.store_prompt(prompt_id, "x", tenant="acme")
+    assert await base.read_text(prompt_id, tenant="acme") is None
     assert await base.delete(prompt_id, tenant="acme") is False
     assert (shelf.asked, shelf.changes) == ([], 0)
 
@@ -174,10 +176,10 @@ async def test_prompt_id_must_be_a_valid_name(prompt_id: str) -> None:
 async def test_prompt_text_over_the_byte_limit_is_rejected() -> None:
     """In bytes of UTF-8, and what fits is kept."""
     base = prompts(PromptsInMemory())
-    await base.put("mine", "x" * TEXT_LIMIT_BYTES, tenant="acme")
+    await base.store_prompt("mine", "x" * TEXT_LIMIT_BYTES, tenant="acme")
     with pytest.raises(PromptTextError, match="262146 bytes"):
-        await base.put("mine", "字" * (TEXT_LIMIT_BYTES // 3 + 1), tenant="acme")
-    assert len(await base.text("mine", tenant="acme") or "") == TEXT_LIMIT_BYTES
+        await base.store_prompt("mine", "字" * (TEXT_LIMIT_BYTES // 3 + 1), tenant="acme")
+    assert len(await base.read_text("mine", tenant="acme") or "") == TEXT_LIMIT_BYTES
 
 
 async def test_prompt_cache_is_bounded() -> None:
@@ -186,14 +188,14 @@ async def test_prompt_cache_is_bounded() -> None:
     base = prompts(shelf)
     await shelf.put_prompt("huge", "x" * (5 << 20), tenant="acme", now_s=1.0)
     assert (
-        len(await base.text("huge", tenant="acme") or "")
-        == len(await base.text("huge", tenant="acme") or "")
+        len(await base.read_text("huge", tenant="acme") or "")
+        == len(await base.read_text("huge", tenant="acme") or "")
         == 5 << 20
     )
     assert shelf.asked == ["huge", "huge"]
     for i in range(40_000):
-        assert await base.text(f"id{i}", tenant="acme") is None
-    assert await base.text("id0", tenant="acme") is None
+        assert await base.read_text(f"id{i}", tenant="acme") is None
+    assert await base.read_text("id0", tenant="acme") is None
     assert shelf.asked.count("id0") == 2
 
 
@@ -201,26 +203,26 @@ async def test_store_failure_is_raised_and_not_cached() -> None:
     """StoreError; afterwards the store is asked again, also where a change may have happened before it failed."""
     shelf = PromptsInMemory()
     base = prompts(shelf)
-    assert await base.text("mine", tenant="acme") is None
+    assert await base.read_text("mine", tenant="acme") is None
     shelf.broken = True
     with pytest.raises(StoreError):
-        await base.text("other", tenant="acme")
+        await base.read_text("other", tenant="acme")
     with pytest.raises(StoreError):
-        await base.put("mine", "x", tenant="acme")
+        await base.store_prompt("mine", "x", tenant="acme")
     shelf.broken = False
-    assert await base.text("mine", tenant="acme") == "x"
+    assert await base.read_text("mine", tenant="acme") == "x"
 
 
 async def test_a_stored_prompt_belongs_to_a_tenant() -> None:
     """No other tenant reads, lists, changes or deletes it; the same id may be another prompt there."""
     base = prompts(PromptsInMemory(), default="D")
-    await base.put("mine", "of acme", tenant="acme")
-    assert await base.text("mine", tenant="rival") is None
+    await base.store_prompt("mine", "of acme", tenant="acme")
+    assert await base.read_text("mine", tenant="rival") is None
     assert await base.find("mine", tenant="rival") is None
-    assert [one.id for one in await base.some(tenant="rival", limit=9)] == ["default"]
+    assert [one.id for one in await base.list_page(tenant="rival", limit=9)] == ["default"]
     assert await base.delete("mine", tenant="rival") is False
-    await base.put("mine", "of rival", tenant="rival")
-    assert await base.text("mine", tenant="acme") == "of acme"
-    assert await base.text("mine", tenant="rival") == "of rival"
+    await base.store_prompt("mine", "of rival", tenant="rival")
+    assert await base.read_text("mine", tenant="acme") == "of acme"
+    assert await base.read_text("mine", tenant="rival") == "of rival"
     assert await base.delete("mine", tenant="rival") is True
-    assert await base.text("mine", tenant="acme") == "of acme"
+    assert await base.read_text("mine", tenant="acme") == "of acme"

@@ -26,14 +26,14 @@ class Slow:
         self.took += chunks
         return self.may.is_set()
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         await self.may.wait()
 
 
 async def decided(worker: Worker, request_id: str) -> LiveRun:
     (pending,) = await worker.pending_approvals()
     repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id=request_id)
-    return await worker.resumption.reply([ChatDecision(True, (pending.id,), in_field=True)], repeated)
+    return await worker.resumption.decide_and_continue([ChatDecision(True, (pending.id,), in_field=True)], repeated)
 
 
 async def test_following_requests_ask_the_same_new_approval_question(opened: Opened) -> None:

@@ -117,13 +117,13 @@ async def test_message_without_a_decision_gets_the_approval_questions_again(open
     await worker.first(shows_calls=True)
     other = worker.request_key({"role": "user", "content": "Other"}, request_id="run_2", shows_calls=True)
     await whole(await worker.lane.begin(other.exchange, other.request_key))
-    pending = [one.id for one in await worker.store.approvals(tenant="t", state="pending", limit=9)]
+    pending = [one.id for one in await worker.store.list_approvals(tenant="t", state="pending", limit=9)]
     asking = worker.request_key(HI, request_id="run_3", shows_calls=True)
     run = await worker.resumption.answer_named_calls(pending, asking)
     assert run is not None
     told = await whole(run)
     asked = [one["context"] for one in told if "type" in one.get("context", {})]
-    first = next(one.run_id for one in await worker.store.approvals(tenant="t", state="pending", limit=1))
+    first = next(one.run_id for one in await worker.store.list_approvals(tenant="t", state="pending", limit=1))
     assert [one["run_id"] for one in asked] == [first]
     assert texts(told).startswith("Your message decided nothing") and "ap_" not in texts(told)
     assert all(len(one["approvals"]) == 1 for one in asked)

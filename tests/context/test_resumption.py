@@ -39,9 +39,9 @@ class Unwilling(SqliteStore):
         self._check("claim")
         return list(await super().claim(**which))  # type: ignore[arg-type]
 
-    async def steps(self, run_id: str, *, tenant: str) -> list[StoredStep]:
+    async def list_steps(self, run_id: str, *, tenant: str) -> list[StoredStep]:
         self._check("steps")
-        return list(await super().steps(run_id, tenant=tenant))
+        return list(await super().list_steps(run_id, tenant=tenant))
 
     def _check(self, what: str) -> None:
         if self.fails == what:
@@ -53,11 +53,11 @@ class Overtaken(SqliteStore):
 
     meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def approvals(self, **which: object) -> list[Approval]:  # type: ignore[override]
+    async def list_approvals(self, **which: object) -> list[Approval]:  # type: ignore[override]
         if which.get("state") == "pending" and self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             await meanwhile()
-        return list(await super().approvals(**which))  # type: ignore[arg-type]
+        return list(await super().list_approvals(**which))  # type: ignore[arg-type]
 
 
 # A chat message that decides.
@@ -69,7 +69,7 @@ async def test_run_resumes_in_the_request_that_carries_the_decision(opened: Open
     assert "approve ap_" in texts(await worker.first())
     repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
     (pending,) = await worker.pending_approvals()
-    run = await worker.resumption.reply([ChatDecision(True, (pending.id,), None)], repeated)
+    run = await worker.resumption.decide_and_continue([ChatDecision(True, (pending.id,), None)], repeated)
     assert texts(await whole(run)) == "Done."
     assert (run.exchange.id, run.request_id, run.body) == ("run_1", "run_2", repeated.body)
     assert [one.notes for one in worker.asked] == [("passed",), ("passed",)]
@@ -147,7 +147,7 @@ async def test_racing_decision_messages_without_check_word_both_get_the_response
 
     async def sent(request_id: str) -> str:
         repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id=request_id)
-        return texts(await whole(await worker.resumption.reply([said], repeated)))
+        return texts(await whole(await worker.resumption.decide_and_continue([said], repeated)))
 
     store.meanwhile = partial(sent, "run_2")
     assert await sent("run_3") == "Done." and store.meanwhile is None and len(worker.calls) == 1

@@ -46,7 +46,7 @@ async def test_turn_is_finished_once_no_worker_streams_its_answer(opened: Opened
     (told,) = worker.runs._runs.values()
     worker.runs.join(told)
     assert not await worker.resumption.is_turn_finished(run)
-    worker.runs.leave(told, whole=True)
+    worker.runs.remove_client(told, whole=True)
     other = await opened(place=place, clock=worker.clock)
     assert not await other.resumption.is_turn_finished(run)
     worker.clock.advance(TELLS_S)

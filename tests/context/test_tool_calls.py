@@ -35,7 +35,7 @@ async def test_harmless_call_runs_at_once_and_is_recorded(opened: Opened) -> Non
     stored = await bench.worker.store.run(first.run_id, tenant="t")
     assert stored is not None and (stored.kind, stored.state, stored.tool) == ("tool", "completed", "look")
     assert stored.client is not None and orjson.loads(stored.client) == CLIENT
-    (step,) = await bench.worker.store.steps(first.run_id, tenant="t")
+    (step,) = await bench.worker.store.list_steps(first.run_id, tenant="t")
     assert (step.decision, step.rule, step.state) == ("auto", "harmless", "finished")
 
 
@@ -87,7 +87,7 @@ async def test_outcome_reports_progress_and_returns_after_the_decision(opened: O
     """The client is told that the call waits, and the decision ends the wait."""
     bench, told = calling(await opened()), list[CallProgress]()
     run, approval = await bench.held()
-    waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))
+    waits = asyncio.create_task(bench.calls.wait_for_outcome(run, wait_s=3600.0, progressed=told.append))
     await until_read(lambda: _list(told), lambda told: len(told) > 0)
     await bench.decide(approval)
     done = await waits
@@ -114,10 +114,10 @@ async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkey
 
     monkeypatch.setattr(look.source, "call", works)
     run = await bench.begin()
-    waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))
+    waits = asyncio.create_task(bench.calls.wait_for_outcome(run, wait_s=3600.0, progressed=told.append))
     if is_held:
         await until_read(lambda: _list(told), lambda told: len(told) > 0)
-        (approval,) = await bench.worker.store.approvals(tenant="t", limit=10)
+        (approval,) = await bench.worker.store.list_approvals(tenant="t", limit=10)
         await bench.decide(approval)
     await waits
     assert told[-1] == CallProgress(("half" + "x" * 2000)[:MESSAGE_CHARS], 1.0, 2.0)
@@ -139,9 +139,9 @@ async def test_call_held_at_one_worker_is_decided_and_joined_at_another(opened: 
 async def test_concurrent_equal_held_calls_share_one_approval(opened: Opened) -> None:
     bench = calling(await opened())
     runs = await asyncio.gather(*(bench.begin() for _ in range(5)))
-    outcomes = await asyncio.gather(*(bench.calls.outcome(run, wait_s=0.0) for run in runs))
+    outcomes = await asyncio.gather(*(bench.calls.wait_for_outcome(run, wait_s=0.0) for run in runs))
     (run_id,) = {outcome.run_id for outcome in outcomes if isinstance(outcome, WaitingCall)}
-    (approval,) = await bench.worker.store.approvals(tenant="t", state="pending", limit=10)
+    (approval,) = await bench.worker.store.list_approvals(tenant="t", state="pending", limit=10)
     assert approval.run_id == run_id
     await bench.decide(approval)
     results = await asyncio.gather(*(bench.done(run) for run in runs))
@@ -237,7 +237,7 @@ async def test_a_long_result_is_shortened_and_stored_whole(opened: Opened) -> No
     done = await bench.called()
     assert len(done.result.content) < 1100 and "4000 characters omitted; id res_" in done.result.content
     assert done.result.parts == [{"type": "text", "text": done.result.content}, image]
-    (step,) = await bench.worker.store.steps(done.run_id, tenant="t")
+    (step,) = await bench.worker.store.list_steps(done.run_id, tenant="t")
     assert step.result == "x" * 5000
 
 
@@ -250,7 +250,7 @@ async def test_overloaded_gateway_refuses_the_call_before_storing_a_run(opened: 
     bench.calls.admit = full
     with pytest.raises(GatewayError, match="full"):
         await bench.begin()
-    assert bench.worker.calls == [] and (await bench.worker.store.runs(tenant="t", limit=1)).runs == []
+    assert bench.worker.calls == [] and (await bench.worker.store.list_runs(tenant="t", limit=1)).runs == []
 
 
 async def test_tool_call_is_counted_and_audited_with_its_channel(opened: Opened) -> None:
@@ -316,7 +316,7 @@ async def test_calls_with_one_idempotency_key_run_once(opened: Opened) -> None:
 def _earlier(store: SqliteStore) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
     async def earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
         assert request_key.idempotency_key is not None
-        found = await store.runs_with_key(request_key.idempotency_key[2], tenant=caller.tenant, caller=caller.name)
+        found = await store.list_runs_with_key(request_key.idempotency_key[2], tenant=caller.tenant, caller=caller.name)
         if any(run.fingerprint != request_key.fingerprint for run in found):
             raise build_mismatch_error()
         return next(iter(found), None)

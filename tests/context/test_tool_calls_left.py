@@ -104,7 +104,7 @@ async def test_silently_departed_client_does_not_keep_an_approval_pending(opened
     """One that will come back does not wait meanwhile."""
     bench = calling(await opened())
     first, _ = await bench.held()
-    bench.calls.leave(first)
+    bench.calls.stop_waiting(first)
     await bench.calls.close()
     second, _ = await bench.held()
     await bench.calls.cancel(second, CALLER)
@@ -130,7 +130,7 @@ async def test_client_whose_user_holds_the_question_keeps_the_call_waiting(opene
     """It comes back as the request that it was."""
     bench = calling(await opened())
     first, approval = await bench.held()
-    bench.calls.leave(first, is_asked=True)
+    bench.calls.stop_waiting(first, is_asked=True)
     await bench.calls.close()
     second, _ = await bench.held()
     await bench.calls.cancel(second, CALLER)
@@ -174,4 +174,4 @@ def clients_of(run: CallRun) -> Callable[[], Awaitable[int]]:
 
 
 async def pending(bench: Calling) -> Sequence[Approval]:
-    return await bench.worker.store.approvals(tenant="t", state="pending", limit=10)
+    return await bench.worker.store.list_approvals(tenant="t", state="pending", limit=10)

@@ -65,10 +65,10 @@ async def driven(bench: Calling) -> None:
     """A client calls, a person approves what is asked, and the client gets the result."""
     with suppress(ExitError, GatewayError):
         run = await bench.begin()
-        outcome = await bench.calls.outcome(run, wait_s=0.0)
+        outcome = await bench.calls.wait_for_outcome(run, wait_s=0.0)
         if isinstance(outcome, WaitingCall):
             await approved(bench, outcome)
-            await bench.calls.outcome(run, wait_s=0.0)
+            await bench.calls.wait_for_outcome(run, wait_s=0.0)
 
 
 def _rests(run: StoredRun | None) -> bool:
@@ -84,17 +84,17 @@ async def approved(bench: Calling, held: WaitingCall) -> None:
 async def came_back(bench: Calling) -> list[Done]:
     """The client calls again until it has a result; a person approves what is asked; runs without an owner go on."""
     bench.worker.clock.advance(60.0)  # whoever had the run before is gone
-    found = await bench.worker.store.runs(tenant="t", limit=10)
+    found = await bench.worker.store.list_runs(tenant="t", limit=10)
     for stored in found.runs:
         await bench.worker.resumption.resume_if_ready(stored.id)
         await until_read(partial(bench.worker.store.run, stored.id, tenant="t"), _rests)
     told: list[Done] = []
     while not told or told[-1].state == "unknown":
         run: CallRun = await bench.begin()
-        outcome = await bench.calls.outcome(run, wait_s=0.0)
+        outcome = await bench.calls.wait_for_outcome(run, wait_s=0.0)
         if isinstance(outcome, WaitingCall):
             await approved(bench, outcome)
-            outcome = await bench.calls.outcome(run, wait_s=0.0)
+            outcome = await bench.calls.wait_for_outcome(run, wait_s=0.0)
         assert isinstance(outcome, Done)
         told.append(outcome)
         bench.calls.mark_delivered(run)
@@ -159,7 +159,7 @@ async def test_stalled_worker_reports_the_unknown_outcome_of_its_lost_run(
     assert (done.state, done.result.ok, done.run_id) == ("unknown", False, run.id)
     assert same == done and len(effects) == 1
     assert "was lost" in caplog.text and "4711" not in caplog.text
-    (step,) = await other.worker.store.steps(run.id, tenant="t")
+    (step,) = await other.worker.store.list_steps(run.id, tenant="t")
     assert step.late is not None and "4711" in step.late
 
 

@@ -38,7 +38,7 @@ class Worker(Bench):
     async def open(self) -> None:
         agents = await self.agents()
         clock = Clock(self.clock)
-        links = (Link("memory", _passes), Link("agent_loop", agents.stage(self.limits), runs_tools=True))
+        links = (Link("memory", _passes), Link("agent_loop", agents.build_stage(self.limits), runs_tools=True))
         self.chains = {"main": fold("main", links, self._model, counters=self.counters, clock=clock)}
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(
@@ -93,7 +93,9 @@ class Worker(Bench):
         )
         repeated = self.request_key(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
         words = tuple((one.id, get_check_word(one)) for one in await self.pending_approvals())
-        return await whole(await self.resumption.reply([ChatDecision(approve, ids, None, words)], repeated))
+        return await whole(
+            await self.resumption.decide_and_continue([ChatDecision(approve, ids, None, words)], repeated)
+        )
 
     async def repeat(self, **facts: object) -> LiveRun:
         repeated = self.request_key(HI, request_id="run_3", **facts)
@@ -122,7 +124,7 @@ async def _nothing() -> None:
 
 async def whole(run: LiveRun) -> list[Json]:
     await run.wait_for_reply()
-    return list(map(scripted_replies.whole, await run.transcript.whole()))
+    return list(map(scripted_replies.whole, await run.transcript.wait_for_whole()))
 
 
 def context_of(told: list[Json]) -> Json:

@@ -3,14 +3,16 @@
 import pytest
 
 from gateway.api.approvals import Batch
-from gateway.api.openapi.document import document
+from gateway.api.openapi.document import build_document
 from gateway.api.request import parse_limit
 from gateway.contracts.api_bounds import BATCH_MOST, LIMIT, LIMIT_MOST
 from gateway.contracts.errors import GatewayError
 
 
 def test_api_describes_the_limits_that_its_clients_keep() -> None:
-    (limit,) = (one for one in document()["paths"]["/context/runs"]["get"]["parameters"] if one["name"] == "limit")
+    (limit,) = (
+        one for one in build_document()["paths"]["/context/runs"]["get"]["parameters"] if one["name"] == "limit"
+    )
     assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}
 
 

@@ -12,6 +12,6 @@ def test_equal_callers_compare_and_hash_equal() -> None:
 def test_affinity_key_is_conversation_or_else_caller_key() -> None:
     """Of one tenant. A caller without a key and a conversation belongs nowhere."""
     one, other = Caller("ci", "team", frozenset()), Caller("qa", "team", frozenset())
-    assert one.together(b"c") == other.together(b"c") != one.together(b"d")
-    assert one.together(b"") != other.together(b"") != b""
-    assert LOCAL.together(b"") == b"" != LOCAL.together(b"c")
+    assert one.get_cache_group(b"c") == other.get_cache_group(b"c") != one.get_cache_group(b"d")
+    assert one.get_cache_group(b"") != other.get_cache_group(b"") != b""
+    assert LOCAL.get_cache_group(b"") == b"" != LOCAL.get_cache_group(b"c")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.canonical_json import call_sha256, canonical, definition_sha256
+from gateway.contracts.canonical_json import call_sha256, hash_definition, write_canonical
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(
@@ -32,10 +32,10 @@ def shuffled(value: object) -> object:
 @given(VALUES)
 def test_canonical_text_reads_back_as_the_value(value: object) -> None:
     """It reads back as the same value, is sorted and has no white space of its own."""
-    text = canonical(value)
+    text = write_canonical(value)
     assert orjson.loads(text) == value
     assert text.encode() == orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    assert canonical(shuffled(value)) == text
+    assert write_canonical(shuffled(value)) == text
 
 
 @given(VALUES)
@@ -44,25 +44,25 @@ def test_canonical_text_is_the_same_at_any_depth(value: object) -> None:
     deep = value
     for _ in range(300):
         deep = {"a": [deep]}
-    assert canonical(deep) == '{"a":[' * 300 + canonical(value) + "]}" * 300
+    assert write_canonical(deep) == '{"a":[' * 300 + write_canonical(value) + "]}" * 300
 
 
 @pytest.mark.parametrize("text", ["[" * 1024 + "]" * 1024, '{"a":' * 1024 + "{}" + "}" * 1024])
 def test_canonical_writes_everything_orjson_reads(text: str) -> None:
     """At its deepest."""
     text = text.replace('{"a":{}}', "{}")
-    assert canonical(orjson.loads(text)) == text
+    assert write_canonical(orjson.loads(text)) == text
 
 
 def test_numbers_that_differ_stay_different() -> None:
     """1 is not 1.0: a tool may tell them apart."""
-    assert [canonical(value) for value in (1, 1.0, True, "1", -0.0)] == ["1", "1.0", "true", '"1"', "-0.0"]
+    assert [write_canonical(value) for value in (1, 1.0, True, "1", -0.0)] == ["1", "1.0", "true", '"1"', "-0.0"]
 
 
 def test_call_hash_is_stable() -> None:
     """It stays as it is: stored approvals are bound to it."""
     parts = b"14:twolane call 115:execute_command16:" + b'{"command":"ls"}'
-    assert call_sha256("execute_command", canonical({"command": "ls"})) == hashlib.sha256(parts).hexdigest()
+    assert call_sha256("execute_command", write_canonical({"command": "ls"})) == hashlib.sha256(parts).hexdigest()
 
 
 @given(TEXT, TEXT, TEXT, TEXT)
@@ -77,29 +77,31 @@ def test_definition_hash_depends_on_every_part() -> None:
     """A change of any part changes the hash; the order of keys does not; no call has the hash of a definition."""
     schema = {"type": "object", "properties": {"a": {}}}
     hashes = {
-        definition_sha256("t", "d", schema),
-        definition_sha256("u", "d", schema),
-        definition_sha256("t", "e", schema),
-        definition_sha256("t", "d", {"type": "object"}),
-        definition_sha256("t", "d", schema, server="npx files"),
-        definition_sha256("td", "", schema),
+        hash_definition("t", "d", schema),
+        hash_definition("u", "d", schema),
+        hash_definition("t", "e", schema),
+        hash_definition("t", "d", {"type": "object"}),
+        hash_definition("t", "d", schema, server="npx files"),
+        hash_definition("td", "", schema),
         call_sha256("t", json.dumps(schema)),
     }
     assert len(hashes) == 7
-    assert definition_sha256("t", "d", shuffled(schema)) in hashes
+    assert hash_definition("t", "d", shuffled(schema)) in hashes
 
 
 def test_server_tool_hash_depends_on_the_command_not_the_definition() -> None:
     """Not the spelling of its definition, which may differ at each start."""
-    assert definition_sha256("t", "d", {}, server="npx a") == definition_sha256("t", "e", {"a": 1}, server="npx a")
-    assert definition_sha256("t", "d", {}, server="npx a") != definition_sha256("t", "d", {}, server="npx b")
+    assert hash_definition("t", "d", {}, server="npx a") == hash_definition("t", "e", {"a": 1}, server="npx a")
+    assert hash_definition("t", "d", {}, server="npx a") != hash_definition("t", "d", {}, server="npx b")
 
 
 def test_text_that_is_not_unicode_has_a_hash() -> None:
     """Lone surrogates raise nothing."""
-    assert call_sha256("\ud800", canonical({"a": "\ud800"})) != call_sha256("\ud801", canonical({"a": "\ud800"}))
+    assert call_sha256("\ud800", write_canonical({"a": "\ud800"})) != call_sha256(
+        "\ud801", write_canonical({"a": "\ud800"})
+    )
 
 
 def test_numbers_of_any_size_are_written() -> None:
     """Other readers than orjson know whole numbers beyond 64 bits."""
-    assert canonical({"b": -(2**63) - 1, "a": [2**64]}) == '{"a":[18446744073709551616],"b":-9223372036854775809}'
+    assert write_canonical({"b": -(2**63) - 1, "a": [2**64]}) == '{"a":[18446744073709551616],"b":-9223372036854775809}'

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gateway.contracts.check_word import (
     LETTERS,
     check_word,
+    generate_approval_id,
+    generate_secret,
     is_expected_word,
     mask_check_words,
-    new_approval_id,
-    new_secret,
 )
 
 ID, HASH = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq", "a" * 64
@@ -24,9 +24,9 @@ def test_check_word_depends_on_secret_approval_and_call() -> None:
     """The same each time; another secret, id or call has another one."""
     word = check_word("s", ID, HASH)
     assert word == check_word("s", ID, HASH) and re.fullmatch(f"[{LETTERS}]{{6}}", word)
-    others = {check_word("t", ID, HASH), check_word("s", new_approval_id(), HASH), check_word("s", ID, "b" * 64)}
+    others = {check_word("t", ID, HASH), check_word("s", generate_approval_id(), HASH), check_word("s", ID, "b" * 64)}
     assert word not in others and len(others) == 3
-    assert len({check_word(new_secret(), ID, HASH) for _ in range(1000)}) > 990
+    assert len({check_word(generate_secret(), ID, HASH) for _ in range(1000)}) > 990
 
 
 def test_check_word_is_accepted_in_either_case() -> None:

@@ -149,7 +149,7 @@ def test_gateway_error_carries_code_param_and_retry_after() -> None:
 def test_errors_after_effects_have_a_status_no_sdk_retries(name: str) -> None:
     """A run that has done something is not run twice: same code and words, a status that no SDK sends again."""
     error = GatewayError(name, "It broke.", param="p", retry_after_s=3)
-    late = error.after_effects()
+    late = error.mark_after_effects()
     assert (late.code, late.message, late.param, late.settled) == (name, "It broke.", "p", True)
     assert late.retry_after_s is None
     assert not late.facts.retryable
@@ -162,7 +162,7 @@ def test_errors_after_effects_have_a_status_no_sdk_retries(name: str) -> None:
 
 def test_error_without_traceback_keeps_its_fields() -> None:
     """It says the same each time, after effects too, and knows no frame that it passed before."""
-    raised = GatewayError("overloaded", "Too much.", param="p", retry_after_s=3).after_effects()
+    raised = GatewayError("overloaded", "Too much.", param="p", retry_after_s=3).mark_after_effects()
     for first in (raised, GatewayError("overloaded", "Too much.", param="p", retry_after_s=3)):
         try:
             raise first

@@ -6,10 +6,10 @@ from gateway.contracts.model_names import (
     EVERY,
     MODEL_CHARS,
     OTHER,
+    build_shared_name,
     is_listed_model,
     is_model_match,
     is_usage_match,
-    shared_name,
 )
 
 
@@ -49,7 +49,7 @@ def test_model_name_of_maximum_length_matches_globs() -> None:
 
 def test_shared_usage_name_matches_each_of_its_globs() -> None:
     """However they are written: a class of letters does not match itself."""
-    shared = shared_name(["gpt-4.[12]*", "*"])
+    shared = build_shared_name(["gpt-4.[12]*", "*"])
     assert (
         is_usage_match(shared, "gpt-4.[12]*") and is_usage_match(shared, "*") and not is_usage_match(shared, "gpt-4.1*")
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.contracts.templates import Reference, TooLongError, fill_text, references, render_template
+from gateway.contracts.templates import Reference, TooLongError, fill_text, iterate_references, render_template
 
 VALUES: dict[str, dict[str, Any]] = {
     "params": {
@@ -54,7 +54,7 @@ LITERAL = (
 def test_text_outside_references_is_literal(text: str) -> None:
     """In a step's own text, and where a parameter or a result brings it (T32)."""
     assert fill_text(text, VALUES) == text == render_template(text, VALUES)
-    assert not list(references(text))
+    assert not list(iterate_references(text))
     for kind in ("params", "steps"):
         brought = {kind: {"x": text}}
         assert fill_text(f"<{{{{{kind}.x}}}}>", brought) == f"<{text}>"
@@ -99,7 +99,7 @@ def test_references_are_found_in_order() -> None:
     """Those that would be replaced, and no others."""
     template = ["{{params.a}} {{steps.b}} {{config.c}}", {"{{params.key}}": {"d": ("{{ steps.d }}",)}}, 3]
     found = [Reference("params", "a"), Reference("steps", "b"), Reference("steps", "d")]
-    assert list(references(template)) == found
+    assert list(iterate_references(template)) == found
 
 
 def test_rendered_template_length_is_limited() -> None:
@@ -117,7 +117,7 @@ def test_rendered_template_length_is_limited() -> None:
 def test_inserted_value_is_unchanged(around: str, value: str) -> None:
     """Whatever it is, and whatever stands around it."""
     text = f"{around}|{{{{params.x}}}}|{around}"
-    if not list(references(around)):
+    if not list(iterate_references(around)):
         assert fill_text(text, {"params": {"x": value}}) == f"{around}|{value}|{around}"
 
 
@@ -128,7 +128,7 @@ def test_template_rendering_takes_linear_time(piece: str) -> None:
     """Of a megabyte that is nearly a reference everywhere."""
     text = piece * (1_000_000 // len(piece))
     effort = Effort()
-    assert not list(references(text)) or "}}" in piece
+    assert not list(iterate_references(text)) or "}}" in piece
     assert fill_text(text, {}, limit_chars=1 << 21) == text
     assert fill_text("{{" + " " * 1_000_000, {}) == "{{" + " " * 1_000_000
     assert effort.cpu_s < 2

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config.values.units import parse_positive_duration
-from gateway.contracts.units import positive_seconds
+from gateway.contracts.units import parse_positive_seconds
 
 VALID = [
     ("500ms", 0.5),
@@ -21,14 +21,14 @@ INVALID = ["", "5 m", "m", "-1s", "1d", "1e3", "0", "0ms", 0, -1, 8761 * 3600, 1
 @pytest.mark.parametrize(("value", "seconds"), VALID)
 def test_duration_is_parsed_to_seconds(value: object, seconds: float) -> None:
     """Text with a unit, or a number; the same as in the rest of the configuration."""
-    assert positive_seconds(value) == seconds == parse_positive_duration(value)
-    assert isinstance(positive_seconds(value), float)
+    assert parse_positive_seconds(value) == seconds == parse_positive_duration(value)
+    assert isinstance(parse_positive_seconds(value), float)
 
 
 @pytest.mark.parametrize("value", [*INVALID, True, None, [], {}, "٣s", "9" * 400])
 def test_invalid_duration_raises_value_error(value: object) -> None:
     """With a ValueError, here as there."""
     with pytest.raises(ValueError, match=r"duration|must be"):
-        positive_seconds(value)
+        parse_positive_seconds(value)
     with pytest.raises(ValueError, match=r"duration|must be"):
         parse_positive_duration(value)

@@ -84,11 +84,11 @@ async def worker_freezes(lane: Lane) -> None:
     """For less than its lease, until another one has taken its runs, or for longer than anybody waits for a lock."""
     await lane.moment(SOMETIME)
     worker = worker_of(lane)
-    taken = lane.gateway.stderr_text().count(" goes on (running)")
+    taken = lane.gateway.read_stderr().count(" goes on (running)")
     frozen_s = lane.chance.choice(FROZEN_S)
     os.kill(worker, signal.SIGSTOP)
     await lane.until(
-        lambda: frozen_s == TAKEN_S and lane.gateway.stderr_text().count(" goes on (running)") > taken,
+        lambda: frozen_s == TAKEN_S and lane.gateway.read_stderr().count(" goes on (running)") > taken,
         within_s=frozen_s,
     )
     os.kill(worker, signal.SIGCONT)

@@ -142,9 +142,9 @@ class Lane:
     async def reload(self, text: Json) -> None:
         """Returns once both workers have it."""
         self.gateway.folder.joinpath("gateway.yaml").write_text(json.dumps(text))
-        before = self.gateway.stderr_text().count("configuration reloaded")
+        before = self.gateway.read_stderr().count("configuration reloaded")
         self.gateway.signal(signal.SIGHUP)
-        loaded = await self.until(lambda: self.gateway.stderr_text().count("configuration reloaded") >= before + 2)
+        loaded = await self.until(lambda: self.gateway.read_stderr().count("configuration reloaded") >= before + 2)
         assert loaded, "two workers reload"
 
     # People.

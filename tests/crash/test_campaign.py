@@ -123,7 +123,7 @@ def looked_at(lane: Lane, kind: str, talks: Sequence[Talk], figures: Figures) ->
             if any(_came_late(lane, line, lines, talk, n) for line in done):
                 wrong.add("denied")
             for what in wrong:
-                log = [line for line in lane.gateway.stderr_text().splitlines() if outcome.run_id in line]
+                log = [line for line in lane.gateway.read_stderr().splitlines() if outcome.run_id in line]
                 case = f"{talk.name}/{n} ({talk.way}): {len(done)} lines, {outcome}, {talk.said}, log: {log}"
                 figures.wrong[what].append(case)
     if (broken := broken_chain(lane.place)) is not None:
@@ -185,7 +185,7 @@ async def lane_of(folder: Path, todo: Iterator[tuple[int, str]], seed: int, coun
             except Exception as error:
                 error.add_note(f"{kind}, round {number}")
                 raise
-        figures.waits += gateway.stderr_text().count("waits for the store")
+        figures.waits += gateway.read_stderr().count("waits for the store")
 
 
 async def campaign(

@@ -127,8 +127,8 @@ async def wrongs(place: Path, told: Sequence[bytes]) -> list[str]:
     store = SqliteStore(str(place))
     await store.open()
     try:
-        found = {a.id: a.state for a in await store.approvals(tenant="acme", limit=1000)}
-        run = {r.id for r in (await store.runs(tenant="acme", limit=1000)).runs if r.effects}
+        found = {a.id: a.state for a in await store.list_approvals(tenant="acme", limit=1000)}
+        run = {r.id for r in (await store.list_runs(tenant="acme", limit=1000)).runs if r.effects}
         rows = await store.audit(after=0, limit=1000)
         assert verify((row.seq, asdict(row.line), row.hash) for row in rows) is None
     finally:
@@ -219,7 +219,7 @@ async def test_unreadable_file_fails_the_write_but_not_the_store(tmp_path: Path,
     store = SqliteStore(str(place))
     await store.open()
     try:
-        found = {one.id for one in (await store.runs(tenant="acme", limit=100)).runs}
+        found = {one.id for one in (await store.list_runs(tenant="acme", limit=100)).runs}
     finally:
         await store.close()
     assert known <= found and not refused & found

@@ -28,9 +28,9 @@ def rewrite(gateway: GatewayProcess, **sections: object) -> None:
 
 
 async def reload(gateway: GatewayProcess) -> None:
-    before = gateway.stderr_text().count("configuration reloaded")
+    before = gateway.read_stderr().count("configuration reloaded")
     gateway.signal(signal.SIGHUP)
-    await until(lambda: gateway.stderr_text().count("configuration reloaded") > before, timeout_s=RECOVERS_S)
+    await until(lambda: gateway.read_stderr().count("configuration reloaded") > before, timeout_s=RECOVERS_S)
 
 
 def denying(config: Json, tool: str = "ledger") -> Json:
@@ -156,7 +156,7 @@ async def test_frozen_worker_records_its_late_outcome_without_repeating_the_effe
         assert status == 200
         await until_state(tmp_path, "r", "completed")
         os.kill(owner.pid, signal.SIGCONT)
-        await until(lambda: "was lost" in owner.stderr_text(), timeout_s=RECOVERS_S)
+        await until(lambda: "was lost" in owner.read_stderr(), timeout_s=RECOVERS_S)
         step = await told_late(other, run_id)
         assert step["state"] == "finished" and "had lost the run" in step["late"]
     assert [effect.n for effect in effects(tmp_path)] == [ASKS]

@@ -55,7 +55,7 @@ async def test_sigterm_keeps_pending_approvals_and_records_running_tools(tmp_pat
             family = children(gateway, "")
             gateway.signal(signal.SIGTERM)
             assert await gateway.wait() == 0  # before the command would end by itself, which takes longer than the wait
-            assert processes.still_living(set(family)) == []
+            assert processes.list_living(set(family)) == []
             for talk in (running, sleeping, asyncio.create_task(held.rest())):
                 with suppress(aiohttp.ClientError, AssertionError):  # how it hears of it is another test's business
                     await talk
@@ -79,8 +79,8 @@ async def test_sigterm_keeps_pending_approvals_and_records_running_tools(tmp_pat
 
 def children(gateway: GatewayProcess, name: str) -> list[processes.Process]:
     """The living children of a gateway, those of this name."""
-    leader = processes.living_process(gateway.pid)
-    family = set() if leader is None else processes.family(leader) - {leader}
+    leader = processes.find_living_process(gateway.pid)
+    family = set() if leader is None else processes.list_family(leader) - {leader}
     return [process for process in family if name in process.name]
 
 

@@ -17,7 +17,7 @@ from functional.through import get, post
 from gateways import all_workers, config, exchange, until
 
 from gateway.testing.raw_connection import PEER_LEFT, connect
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.usage.ledger import EVERY_S
 from tests.support.gateway_process import GatewayProcess
@@ -33,7 +33,7 @@ COMPLETION = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": MESSAGE}],
     "usage": {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT},
 }
-ANSWER = answer(200, json.dumps(COMPLETION).encode(), [("Content-Type", "application/json")])
+ANSWER = build_answer(200, json.dumps(COMPLETION).encode(), [("Content-Type", "application/json")])
 LOST = "did not end in order"
 
 
@@ -114,7 +114,7 @@ async def test_a_killed_gateway_loses_the_usage_of_a_second_at_most(tmp_path: Pa
                 assert 0 <= lost <= last + CLIENTS, (lost, last, load.lag_s)
                 losses.append((round_seen, lost, last))
                 seen, recorded = len(upstream.requests), requests
-                await until(lambda told=told: gateway.stderr_text().count(LOST) > told)  # type: ignore[misc]
-                told = gateway.stderr_text().count(LOST)
+                await until(lambda told=told: gateway.read_stderr().count(LOST) > told)  # type: ignore[misc]
+                told = gateway.read_stderr().count(LOST)
     print("(requests, lost, of the last second) of each kill -9:", losses)
     assert any(lost for _, lost, _ in losses), "nothing was ever lost: the kills came too late"

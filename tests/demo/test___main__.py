@@ -7,7 +7,7 @@ import sys
 import aiohttp
 
 from gateway.demo.functions import NOTE
-from gateway.demo.words import words_table
+from gateway.demo.words import format_words_table
 
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
@@ -19,7 +19,7 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
 async def test_words_option_prints_the_word_table() -> None:
     """--words prints the table, says when a function is called without words, and leaves."""
     output, _ = await (await start("--words")).communicate()
-    assert output.decode() == f"{words_table()}\n{NOTE}"
+    assert output.decode() == f"{format_words_table()}\n{NOTE}"
 
 
 async def test_demo_serves_until_sigterm() -> None:

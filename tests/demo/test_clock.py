@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
-from gateway.demo.clock import clock
+from gateway.demo.clock import build_clock_server
 
 
 async def told(client: Client, offset_hours: float) -> str:
@@ -27,5 +27,5 @@ async def test_clock_program_serves_its_now_tool() -> None:
 
 async def test_clock_rejects_an_offset_of_24_hours_or_more() -> None:
     """No day has a place that is a whole day away, and the model is told so."""
-    async with Client(clock()) as client:
+    async with Client(build_clock_server()) as client:
         assert "less than 24" in await told(client, 30)

@@ -76,4 +76,9 @@ def test_conversation_defaults() -> None:
 )  # fmt: skip
 def test_error_type_fits_the_status(status: int, kind: str) -> None:
     """Clients classify an error by its type."""
-    assert RefusalError("no", status=status).error() == {"message": "no", "type": kind, "param": None, "code": None}
+    assert RefusalError("no", status=status).build_error() == {
+        "message": "no",
+        "type": kind,
+        "param": None,
+        "code": None,
+    }

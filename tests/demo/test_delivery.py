@@ -10,7 +10,7 @@ import pytest
 from yarl import URL
 
 from gateway.demo.app import DemoModel
-from gateway.demo.delivery import first_half, pace_parts
+from gateway.demo.delivery import cut_first_half, pace_parts
 
 from .talk import Json, chat, chat_stream, user
 
@@ -116,4 +116,4 @@ async def test_client_disconnect_logs_no_warning(
 async def test_paced_parts_keep_their_order() -> None:
     """Pacing changes nothing but the time; the first half never holds the end."""
     assert [part async for part in pace_parts("abc", gap_s=0)] == ["a", "b", "c"]
-    assert (first_half("abc"), first_half("")) == ("a", "")
+    assert (cut_first_half("abc"), cut_first_half("")) == ("a", "")

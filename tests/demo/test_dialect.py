@@ -1,12 +1,12 @@
 """The parts that all dialects write alike."""
 
-from gateway.demo.dialect import call_id, sse
+from gateway.demo.dialect import call_id, format_event
 
 
 def test_sse_event_is_formatted_with_data_and_name() -> None:
     """An event is one line of data, with its name before it where the API has names."""
-    assert sse({"a": "x\ny"}) == b'data: {"a":"x\\ny"}\n\n'
-    assert sse({}, event="ping") == b"event: ping\ndata: {}\n\n"
+    assert format_event({"a": "x\ny"}) == b'data: {"a":"x\\ny"}\n\n'
+    assert format_event({}, event="ping") == b"event: ping\ndata: {}\n\n"
 
 
 def test_call_id_is_built_from_digest_and_index() -> None:

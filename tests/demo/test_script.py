@@ -7,7 +7,7 @@ import pytest
 
 from gateway.demo.conversation import Conversation, ConversationEntry, RefusalError, classify_text
 from gateway.demo.functions import NO_FUNCTIONS, Function, Functions
-from gateway.demo.script import GREETING, DemoAnswer, build_answer, count_tokens, pieces, refuse_when_asked
+from gateway.demo.script import GREETING, DemoAnswer, build_answer, count_tokens, refuse_when_asked, split_pieces
 
 WEATHER = Function("get_weather", {"properties": {"city": {"type": "string"}}, "required": ["city"]})
 
@@ -301,7 +301,7 @@ def test_forced_function_is_called_once(prompt: str, behind: tuple[str, ...]) ->
 @pytest.mark.parametrize("text", ["", " a  b\n", "x" * 100, "你好，世界 " * 9, "\t\n"])
 def test_text_pieces_join_to_the_whole_text(text: str) -> None:
     """The pieces of a text are the whole text."""
-    assert "".join(pieces(text)) == text
+    assert "".join(split_pieces(text)) == text
 
 
 def test_prompt_tokens_are_estimated_from_utf8_bytes() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, PromptAsk, ScriptedCall, read_ask, words_table
+from gateway.demo.words import MAX_DELAY_S, MAX_EVENTS, WORDS, PromptAsk, ScriptedCall, format_words_table, read_ask
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_overly_nested_json_is_ordinary_text() -> None:
 
 def test_table_names_every_word() -> None:
     """The Markdown table has a row for each word."""
-    rows = words_table().splitlines()
+    rows = format_words_table().splitlines()
     assert len(rows) == len(WORDS) + 2
     assert all(row.count("|") == 3 for row in rows)

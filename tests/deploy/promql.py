@@ -16,7 +16,7 @@ OPERATIONS = REPOSITORY / "docs" / "operations.md"
 OTHERS = ("up", "process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes")
 EVERYWHERE = {"instance", "job", "le"}
 #: What each gateway reports of the one store: a sum over gateways would count it as often as there are gateways.
-OF_THE_STORE = {family.name for family in Backlog(SystemClock()).families()} - {"gateway_store_up"}
+OF_THE_STORE = {family.name for family in Backlog(SystemClock()).collect_families()} - {"gateway_store_up"}
 
 
 def metrics() -> Mapping[str, tuple[set[str], str]]:

@@ -21,7 +21,7 @@ from gateways import all_workers, key, until_read
 
 from gateway.testing.messages import Request
 from gateway.testing.ports import free_port
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -47,11 +47,11 @@ class Retiring:
 
     def __call__(self, _: Request) -> bytes:
         if self.is_retired:
-            return answer(404, b'{"error": {"message": "no such model"}}', JSON)
+            return build_answer(404, b'{"error": {"message": "no such model"}}', JSON)
         message = {"role": "assistant", "content": "Hi"}
         usage = {"prompt_tokens": 10, "completion_tokens": 5}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        return answer(200, json.dumps({"model": "old-1", "choices": choices, "usage": usage}).encode(), JSON)
+        return build_answer(200, json.dumps({"model": "old-1", "choices": choices, "usage": usage}).encode(), JSON)
 
 
 def configuration(folder: Path, *, demo: str, broken: str, retiring: str) -> dict[str, object]:
@@ -139,7 +139,7 @@ async def test_operations_queries_find_the_causes_of_an_outage(tmp_path: Path) -
     retiring = Retiring()
     async with (
         GatewayProcess(json.dumps({"keys": [], "upstreams": []})) as demo,
-        FakeUpstream(serve(answer(503, b"{}", JSON))) as broken,
+        FakeUpstream(serve(build_answer(503, b"{}", JSON))) as broken,
         FakeUpstream(serve(retiring)) as old,
     ):
         config = configuration(tmp_path, demo=demo.base_url, broken=broken.base_url, retiring=old.base_url)

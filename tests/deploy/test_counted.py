@@ -42,7 +42,7 @@ async def counted(gateway: GatewayProcess) -> Counter[str]:
 
 def logged(gateway: GatewayProcess) -> Counter[str]:
     """How many chats have a line in the access log, by path."""
-    lines = (json.loads(line) for line in gateway.stderr_text().splitlines() if line.startswith("{"))
+    lines = (json.loads(line) for line in gateway.read_stderr().splitlines() if line.startswith("{"))
     return Counter(line["path"] for line in lines if line.get("method") == "POST")
 
 

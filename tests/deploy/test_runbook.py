@@ -56,7 +56,7 @@ async def fill(store: Store) -> None:
     await store.write(new(run(), audit=tuple(audit_line(step=number) for number in range(1, LINES + 1))))
     for name in (ASKED, APPROVED):
         await store.write(parked(name, approval_id=name))
-    await store.rule(write(APPROVED, grant=grant(run_id=None)))
+    await store.decide_approval(write(APPROVED, grant=grant(run_id=None)))
     # A database gets the numbers and hashes of its audit log a little later, or before somebody reads it.
     assert len(await store.audit(after=0, limit=10)) == LINES
 
@@ -71,12 +71,12 @@ async def check_restored(store: Store) -> None:
     """Nothing that was open goes on or counts, and a decision that comes now is refused."""
     await store.open()
     try:
-        runs = (await store.runs(tenant="acme", limit=10)).runs
+        runs = (await store.list_runs(tenant="acme", limit=10)).runs
         assert {each.id for each in runs} == {"run_1", ASKED, APPROVED}
         assert {each.state for each in runs} == {"cancelled"}
-        assert {one.state for one in await store.approvals(tenant="acme", limit=10)} == {"cancelled"}
-        assert await store.grants(tenant="acme", now_s=0.0, limit=10) == []
-        assert (await store.rule(write(ASKED)))[0] == "other"
+        assert {one.state for one in await store.list_approvals(tenant="acme", limit=10)} == {"cancelled"}
+        assert await store.list_grants(tenant="acme", now_s=0.0, limit=10) == []
+        assert (await store.decide_approval(write(ASKED)))[0] == "other"
         assert await claimed(store, "w2") == []
     finally:
         await store.close()

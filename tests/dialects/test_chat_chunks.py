@@ -10,13 +10,13 @@ from gateway.dialects.chat.reply import CompletionFacts
 @pytest.mark.parametrize(
     ("chunk", "piece", "told"),
     [
-        (chunks.delta({"reasoning_content": "Hm"}), {"reasoning_content": "Hm"}, None),
-        (chunks.event({"type": "run.started"}), {}, {"type": "run.started"}),
-        (chunks.finish("stop"), {}, None),
+        (chunks.build_delta({"reasoning_content": "Hm"}), {"reasoning_content": "Hm"}, None),
+        (chunks.build_event({"type": "run.started"}), {}, {"type": "run.started"}),
+        (chunks.build_finish("stop"), {}, None),
     ],
 )
 def test_completion_facts_split_each_chunk_into_delta_and_event(chunk: Json, piece: Json, told: Json | None) -> None:
     """Its delta and its event; only the last one says why the answer ends."""
     turn = CompletionFacts("id", "m", 0)
-    assert turn.take(chunk) == (piece, told)
-    assert turn.finish == ("stop" if chunk == chunks.finish("stop") else None)
+    assert turn.take_chunk(chunk) == (piece, told)
+    assert turn.finish == ("stop" if chunk == chunks.build_finish("stop") else None)

@@ -9,11 +9,11 @@ from gateway.contracts.records import replace
 from gateway.dialects.chat_request import (
     brings_tool_results,
     build_unforced_fields,
-    client_tools,
     forces_call,
     get_whole_text,
     knows_functions_only,
     lets_server_search,
+    list_client_tools,
     may_call_tools,
     names_sources,
     wants_text,
@@ -24,9 +24,14 @@ from tests.exchanges import new_exchange
 def test_the_tools_of_a_client_are_known_by_name() -> None:
     """And what is none is passed over."""
     tools = [{"function": {"name": "a"}}, {"function": {"name": 3}}, {"function": None}, {}, "x", {"function": {}}]
-    assert client_tools({"tools": tools}) == {"a"}
-    assert client_tools({"functions": [{"name": "b"}, {}, 3], "tools": tools}) == {"a", "b"}
-    assert client_tools({}) == client_tools({"tools": None}) == client_tools({"tools": {"name": "a"}}) == frozenset()
+    assert list_client_tools({"tools": tools}) == {"a"}
+    assert list_client_tools({"functions": [{"name": "b"}, {}, 3], "tools": tools}) == {"a", "b"}
+    assert (
+        list_client_tools({})
+        == list_client_tools({"tools": None})
+        == list_client_tools({"tools": {"name": "a"}})
+        == frozenset()
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.extra_message_fields import FieldAccumulator, MessageFields, TooDeepError, safe
+from gateway.dialects.extra_message_fields import FieldAccumulator, MessageFields, TooDeepError, remove_approval_ids
 from gateway.dialects.id_scrubbing import INSTEAD
 
 ID = "ap_abcdefghijklmnopqrstuvwxyz"
@@ -14,7 +14,7 @@ def gathered(*pieces: tuple[str, object]) -> dict[str, Any]:
     whole = FieldAccumulator()
     for name, value in pieces:
         whole.add(name, value)
-    return whole.whole()
+    return whole.get_whole()
 
 
 def test_message_field_pieces_are_joined() -> None:
@@ -83,6 +83,6 @@ def test_deeply_nested_message_field_is_refused(deepen: Any) -> None:
     value: object = "x"
     for _ in range(2000):
         value = deepen(value)
-    for work in (safe, lambda v: MessageFields().feed("f", v), lambda v: FieldAccumulator().add("f", v)):
+    for work in (remove_approval_ids, lambda v: MessageFields().feed("f", v), lambda v: FieldAccumulator().add("f", v)):
         with pytest.raises(TooDeepError):
             work(value)

@@ -15,14 +15,14 @@ from gateway.dialects.field_checks import (
     WHOLE,
     Kind,
     build_enum_kind,
+    build_number_kind,
+    build_short_text_kind,
     build_unsupported_error,
-    check,
+    build_whole_number_kind,
     check_object,
+    check_object_fields,
     join_place,
     mark_required,
-    number,
-    short,
-    whole,
 )
 
 
@@ -38,11 +38,11 @@ from gateway.dialects.field_checks import (
         (ANYTHING, [0, "", [], {}], []),
         (ID, ["a", "a" * 64], ["", "a" * 65, 1]),
         (NAME, ["a", "A_b-1", "a" * 64], ["", "a" * 65, "a b", "a.b", "ä", "a\n", 1]),
-        (short(3), ["abc"], ["", "abcd"]),
+        (build_short_text_kind(3), ["abc"], ["", "abcd"]),
         (build_enum_kind("a", "b"), ["a", "b"], ["c", "A", "", 1, ["a"]]),
-        (whole(1), [1, 2**62], [0, -1, 1.5, True]),
-        (whole(0, 20), [0, 20], [21, -1]),
-        (number(0, 2), [0, 1.5, 2], [-0.1, 2.1, 1e300, True, "1"]),
+        (build_whole_number_kind(1), [1, 2**62], [0, -1, 1.5, True]),
+        (build_whole_number_kind(0, 20), [0, 20], [21, -1]),
+        (build_number_kind(0, 2), [0, 1.5, 2], [-0.1, 2.1, 1e300, True, "1"]),
     ],
 )
 def test_field_kind_accepts_only_its_values(kind: Kind, accepted: list[object], refused: list[object]) -> None:
@@ -53,7 +53,7 @@ def test_field_kind_accepts_only_its_values(kind: Kind, accepted: list[object], 
 
 def refused(*arguments: object, closed: bool = False) -> tuple[str, str | None, str]:
     with pytest.raises(GatewayError) as caught:
-        check(*arguments, closed=closed)  # type: ignore[arg-type]
+        check_object_fields(*arguments, closed=closed)  # type: ignore[arg-type]
     return caught.value.code, caught.value.param, caught.value.message
 
 
@@ -66,7 +66,7 @@ def test_a_refusal_names_the_place_and_not_the_value() -> None:
 
 
 def test_null_field_is_optional_unless_required() -> None:
-    check("", {"a": None}, {"a": TEXT, "b": TEXT})
+    check_object_fields("", {"a": None}, {"a": TEXT, "b": TEXT})
     assert refused("", {"a": None}, {"a": mark_required(TEXT)}) == (
         "missing_field",
         "a",

@@ -13,7 +13,7 @@ def test_usage_is_summed_over_the_calls() -> None:
         usage.said("abc")
         usage.read({"choices": []})
         usage.read({"usage": {"prompt_tokens": prompt, "completion_tokens": completion}})
-    assert usage.chunk() == {
+    assert usage.build_chunk() == {
         "choices": [],
         "usage": {"prompt_tokens": 25, "completion_tokens": 5, "total_tokens": 30},
     }
@@ -32,7 +32,7 @@ def test_missing_usage_is_estimated_and_marked() -> None:
     usage.begin_call(BODY)
     usage.said("abcd" * 3)
     usage.read({"usage": {"prompt_tokens": 0, "completion_tokens": 9}})
-    chunk = usage.chunk()
+    chunk = usage.build_chunk()
     assert chunk["context"] == {"usage_estimated": True}
     assert chunk["usage"]["completion_tokens"] == 2 + 3 + 9
     assert chunk["usage"]["prompt_tokens"] == 4 * -(-len(b'[{"role":"user","content":"hello"}]') // 4)
@@ -49,9 +49,9 @@ def test_usage_details_are_summed_by_name() -> None:
             {"usage": {"prompt_tokens": 1, "prompt_tokens_details": details, "tier": tier, "deep": deep, "huge": huge}}
         )
     restored = TurnUsage()
-    restored.restore(usage.snapshot())
+    restored.restore(usage.take_snapshot())
     for one in (usage, restored):
-        told = one.chunk()["usage"]
+        told = one.build_chunk()["usage"]
         assert told["prompt_tokens_details"] == {"cached_tokens": 7, "is_hit": True}
         assert "huge" not in told  # the sum could not be written
         assert (told["tier"], told["deep"]) == ("flex", {"a": {}})
@@ -61,7 +61,7 @@ def test_snapshot_without_usage_details_is_restored() -> None:
     """It knows no details."""
     usage = TurnUsage()
     usage.restore({"prompt": 3, "completion": 4, "estimated": False})
-    assert usage.chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert usage.build_chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
 def test_reported_usage_covers_only_the_current_call() -> None:

@@ -29,11 +29,11 @@ class Listed:
         self._config = config
         self._running = config.status == "running"
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         tools = {tool: f"Does {tool}. It has more to say." for tool in self._config.tools}
         return Service(self._config.name, self._config.name, self._config.trigger_keywords, tools, self._running)
 
-    def spec(self, tool: str) -> ToolSpec | None:
+    def find_spec(self, tool: str) -> ToolSpec | None:
         return next((spec for spec in self._specs() if spec.name == tool), None) if self._running else None
 
     async def list_tools(self) -> Sequence[ToolSpec]:

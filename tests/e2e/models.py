@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_event, build_head
 from gateway.testing.upstream import FakeUpstream
 
 Json = dict[str, Any]
@@ -22,7 +22,7 @@ CUT: Final = Cut()
 #: A text is content, a dict another delta, bytes the data of an event as it stands, an asyncio.Event is waited for.
 Piece = str | Json | bytes | asyncio.Event | Cut
 
-STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 #: Prompt and completion tokens of an answer, unless it says otherwise.
 USAGE = (11, 7)
 
@@ -129,7 +129,7 @@ class Model:
                 await _wait(peer, given.before)
             if given.status != 200 or given.content:
                 await peer.send(
-                    answer(given.status, given.content, [("Content-Type", given.content_type), *given.headers])
+                    build_answer(given.status, given.content, [("Content-Type", given.content_type), *given.headers])
                 )
             elif not await _stream(peer, given):
                 return
@@ -144,7 +144,7 @@ async def _stream(peer: Peer, given: Answer) -> bool:
         if isinstance(piece, asyncio.Event):
             await _wait(peer, piece)
         elif isinstance(piece, bytes):
-            await peer.send(chunk(event(piece)))
+            await peer.send(build_chunk(build_event(piece)))
         else:
             await peer.send(_frame({"content": piece} if isinstance(piece, str) else piece))
     if given.finish is not None:
@@ -153,7 +153,7 @@ async def _stream(peer: Peer, given: Answer) -> bool:
         prompt, completion = given.usage
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         await peer.send(_chunk(choices=[], usage=usage))
-    await peer.send((chunk(event("[DONE]")) if given.done else b"") + LAST_CHUNK)
+    await peer.send((build_chunk(build_event("[DONE]")) if given.done else b"") + LAST_CHUNK)
     return True
 
 
@@ -176,4 +176,4 @@ def _frame(delta: Json, *, finish: str | None = None) -> bytes:
 
 def _chunk(**facts: object) -> bytes:
     meta = {"id": "chatcmpl-upstream", "object": "chat.completion.chunk", "created": 1, "model": "upstream-model"}
-    return chunk(event(json.dumps({**meta, **facts})))
+    return build_chunk(build_event(json.dumps({**meta, **facts})))

@@ -31,8 +31,8 @@ async def test_chunked_request_is_forwarded_with_content_length() -> None:
         assert json.loads(answer.payload)["choices"][0]["message"]["content"] == "Hello."
         (seen,) = world.model.upstream.requests
         for name in (b"transfer-encoding", b"trailer", b"content-language"):
-            assert not seen.values(name)
-        assert seen.values(b"content-length") == [b"%d" % len(seen.payload)]
+            assert not seen.list_values(name)
+        assert seen.list_values(b"content-length") == [b"%d" % len(seen.payload)]
 
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip", "identity, gzip"])
@@ -42,7 +42,7 @@ async def test_gzip_request_is_unpacked_for_the_model(coding: str) -> None:
         answer = await packed(world, gzip.compress(PLAIN), coding)
         assert answer.text == "Hello."
         (request,) = world.model.upstream.requests
-        assert not request.values(b"content-encoding")
+        assert not request.list_values(b"content-encoding")
         assert json.loads(request.payload)["messages"][-1] == ASKED["messages"][-1]
 
 
@@ -164,4 +164,4 @@ async def test_gzip_body_on_a_passthrough_route_is_forwarded_unread() -> None:
         request = post(b"\x1f\x8bjunk", b"/context/v1/embeddings", b"Content-Encoding: gzip")
         await ask(world.gateway, request.replace(b"gw.example", b"localhost"))
         (seen,) = world.model.upstream.requests
-        assert (seen.payload, seen.values(b"content-encoding")) == (b"\x1f\x8bjunk", [b"gzip"])
+        assert (seen.payload, seen.list_values(b"content-encoding")) == (b"\x1f\x8bjunk", [b"gzip"])

@@ -14,7 +14,7 @@ from gateways import until, until_read
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import head
+from gateway.testing.scripts import build_head
 from gateway.testing.upstream import FakeUpstream
 
 from .models import CUT, Answer, Json, Model, calls, native, refuses, says
@@ -210,7 +210,7 @@ async def test_truncated_single_object_answer_is_counted_by_bytes() -> None:
 
     async def breaks_off(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "application/json"), ("Content-Length", "9000")]) + half)
+        await peer.send(build_head(200, [("Content-Type", "application/json"), ("Content-Length", "9000")]) + half)
 
     async with FakeUpstream(breaks_off) as upstream:
         never = {"name": "up", "base_url": upstream.base_url, "quirks": ["no_stream"]}

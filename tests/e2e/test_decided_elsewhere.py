@@ -35,7 +35,7 @@ async def decided(world: World, approval_id: str, decision: str, *, key: str, st
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_agent_without_decision_scope_sees_which_keys_may_decide(tmp_path: Path, *, stream: bool) -> None:
+async def test_agent_without_decision_scope_sees_which_keys_check_decision(tmp_path: Path, *, stream: bool) -> None:
     """Not what to type, which would be refused; a message that names the call is answered in the same way."""
     async with talking(asks(), tools=ranch(tmp_path), **KEYS) as world:
         text = (await (world.stream if stream else world.chat)(GO, headers=AGENT)).text

@@ -137,7 +137,7 @@ async def test_gateway_key_is_not_forwarded_with_client_credentials() -> None:
         headers = {"X-Gateway-Key": "talker", "Authorization": "Bearer mine", "X-Context-Conversation": "c", "X-A": "b"}
         assert (await world.chat(headers=headers)).text == "Hi."
         (request,) = world.model.upstream.requests
-        assert request.values(b"authorization") == [b"Bearer mine"] and request.values(b"x-a") == [b"b"]
+        assert request.list_values(b"authorization") == [b"Bearer mine"] and request.list_values(b"x-a") == [b"b"]
         assert b"talker" not in request.raw and b"x-context" not in request.raw.lower()
 
 
@@ -146,7 +146,7 @@ async def test_gateway_key_of_the_client_is_not_forwarded() -> None:
     async with talking(says("Hi."), keys=KEYS) as world:
         assert (await world.chat(headers={"Authorization": "Bearer talker"})).text == "Hi."
         (request,) = world.model.upstream.requests
-        assert not request.values(b"authorization") and b"talker" not in request.raw
+        assert not request.list_values(b"authorization") and b"talker" not in request.raw
 
 
 async def test_upstream_key_replaces_the_key_of_the_caller() -> None:
@@ -154,7 +154,7 @@ async def test_upstream_key_replaces_the_key_of_the_caller() -> None:
     async with talking(says("Hi."), keys=KEYS, upstream={"api_key": "upstream-key"}) as world:
         assert (await world.chat(headers={"Authorization": "Bearer talker"})).text == "Hi."
         (request,) = world.model.upstream.requests
-        assert request.values(b"authorization") == [b"Bearer upstream-key"]
+        assert request.list_values(b"authorization") == [b"Bearer upstream-key"]
         assert b"talker" not in request.raw
 
 
@@ -338,7 +338,7 @@ async def test_model_list_is_forwarded_from_the_upstream(path: str) -> None:
         assert (answer.status, answer.json) == (203, models)
         (request,) = world.model.upstream.requests
         assert (request.method, request.target) == (b"GET", b"/v1/models")
-        assert request.values(b"authorization") == [b"Bearer mine"]
+        assert request.list_values(b"authorization") == [b"Bearer mine"]
 
 
 async def test_unknown_context_route_is_answered_with_404() -> None:

@@ -234,12 +234,12 @@ async def test_stopped_server_leaves_no_processes(tmp_path: Path, behaviour: str
         family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
         if way == "stop":
             assert (await asked_of(world, "/box/stop")).json["state"] == "stopped"
-            assert not processes.still_living(family)
+            assert not processes.list_living(family)
             assert (await asked_of(world, "/box/start")).json["state"] in ("starting", "running")
             await until(world, "box")
             assert await called(world, "box.echo", text="hello") == "hello"
             family = left_by(int(await called(world, "box.pid")), int(file.read_text()))
-    assert not processes.still_living(family)
+    assert not processes.list_living(family)
 
 
 async def test_server_ignoring_sigterm_is_killed() -> None:
@@ -247,11 +247,11 @@ async def test_server_ignoring_sigterm_is_killed() -> None:
     async with serving(servers={"box": behaving("ignores-term")}) as world:
         family = left_by(int(await called(world, "box.pid")))
         await asked_of(world, "/box/stop")
-        assert not processes.still_living(family)
+        assert not processes.list_living(family)
 
 
 def left_by(*pids: int) -> set[processes.Process]:
-    found = {processes.living_process(pid) for pid in pids}
+    found = {processes.find_living_process(pid) for pid in pids}
     assert None not in found
     return {process for process in found if process is not None}
 

@@ -6,7 +6,7 @@ Lines that can be read in two ways are left out.
 import json
 from pathlib import Path
 
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 
 from .models import Json, says
 from .serving import SERVICES, behaving, serving
@@ -77,11 +77,11 @@ def meant(case: Json) -> set[str]:
     expect = case["expect"]
     services = [s for s in case["services"] if s["name"] == expect["service"] and s["status"] == "running"]
     return {
-        model_name(f"{service['name']}.{tool}")
+        encode_model_name(f"{service['name']}.{tool}")
         for service in services
         for tool in service["tools"]
         if expect["tool"] in (None, tool)
-    } | {model_name(name) for name in case.get("also", ())}
+    } | {encode_model_name(name) for name in case.get("also", ())}
 
 
 async def test_stopped_server_is_recognised_by_its_tool_names() -> None:

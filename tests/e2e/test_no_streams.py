@@ -149,7 +149,9 @@ async def test_upstream_quirks_setting_determines_the_request(quirks: list[str],
         assert (await world.stream(stream_options={"include_usage": True})).text == "Hi."
         assert asked(world.model.asked[0]) == ASKS[index]
         (request,) = world.model.upstream.requests
-        assert request.values(b"accept") == [b"application/json" if quirks == ["no_stream"] else b"text/event-stream"]
+        assert request.list_values(b"accept") == [
+            b"application/json" if quirks == ["no_stream"] else b"text/event-stream"
+        ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ DONE = says("Di is here.")
 
 def carried(model: Model) -> list[tuple[list[bytes], list[bytes]]]:
     """The credential and the mark of the client that each request to a model had."""
-    return [(one.values(b"authorization"), one.values(b"x-who")) for one in model.upstream.requests]
+    return [(one.list_values(b"authorization"), one.list_values(b"x-who")) for one in model.upstream.requests]
 
 
 def of(who: str, name: str = "agent", **further: str) -> dict[str, str]:

@@ -119,4 +119,4 @@ async def test_stage_that_ignores_cancellation_does_not_block_shutdown(tmp_path:
         answer = await client.read_response()
         assert (answer.status, json.loads(answer.payload)["error"]["code"]) == (503, "gateway_stopping")
         assert await gateway.wait() == 1  # by force, as its docs say
-        assert "was cancelled and goes on, in NoteStage.__call__" in gateway.stderr_text()
+        assert "was cancelled and goes on, in NoteStage.__call__" in gateway.read_stderr()

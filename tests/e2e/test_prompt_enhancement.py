@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from functional.through import REQUEST_MAY_DIFFER, ask, post
 
-from gateway.testing.messages import differences
+from gateway.testing.messages import describe_differences
 
 from .models import calls, says
 from .talking import desk, stages, talking
@@ -245,5 +245,5 @@ async def test_passthrough_request_after_a_context_request_is_forwarded_unchange
         response = await ask(world.gateway, request.replace(b"gw.example", b"localhost"))
         _, passed = world.model.upstream.requests
         assert len(world.model.upstream.connections) == 1
-        assert not differences(request, passed.raw, may_differ=REQUEST_MAY_DIFFER)
+        assert not describe_differences(request, passed.raw, may_differ=REQUEST_MAY_DIFFER)
         assert response.status == 200 and response.payload.endswith(b"data: [DONE]\n\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 from .gated import SAFE, WRITE, asked_first, box, own, ran_at_once, write
@@ -160,7 +160,7 @@ async def test_tool_definitions_include_risk_level_parameter_in_native_format(tm
 
 async def test_schema_default_is_included_in_the_risk_assessment(tmp_path: Path) -> None:
     """The prompt says that the method is GET by default: such a call needs nobody, and is shown with what would run."""
-    async with FakeUpstream(serve(answer(200, b"fine"))) as site:
+    async with FakeUpstream(serve(build_answer(200, b"fine"))) as site:
         asked = calls("http_request", risk_level=None, url=site.base_url)
         async with talking(asked, says(SAFE[1]), tools=box(tmp_path)) as world:
             step = await ran_at_once(world, tool="http_request", basis="whitelist")

@@ -285,9 +285,9 @@ async def test_credentials_are_never_stored_or_logged(tmp_path: Path) -> None:
         (approval,) = (await world.chat("Ed, too.", headers=headers)).asks
         assert (await world.decide(approval["id"], key="canary-of-the-gateway")).status == 200
         await until(lambda: born(tmp_path) == ["Di", "Ed"])
-        sent = [request.values(b"authorization") for request in world.model.upstream.requests]
+        sent = [request.list_values(b"authorization") for request in world.model.upstream.requests]
         assert sent[:3] == [[b"Bearer canary-of-the-client"]] * 3
-        assert not any(request.values(b"x-gateway-key") for request in world.model.upstream.requests)
+        assert not any(request.list_values(b"x-gateway-key") for request in world.model.upstream.requests)
         assert "canary" not in world.gateway.get_log()
         stored = b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db*"))
     assert b"Ed, too." in stored and b"canary" not in stored
@@ -304,5 +304,5 @@ async def test_run_without_its_client_credential_waits_for_the_client(tmp_path: 
         assert born(tmp_path) == ["Di"]
         second = await world.chat(answering(first, f"approve {approval['id']}"), headers=headers)
         assert (second.text, born(tmp_path)) == ("Di is here.", ["Di"])
-        sent = [request.values(b"authorization") for request in world.model.upstream.requests]
+        sent = [request.list_values(b"authorization") for request in world.model.upstream.requests]
         assert sent == [[b"Bearer of-the-client"], [], [b"Bearer of-the-client"]]

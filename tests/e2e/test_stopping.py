@@ -43,10 +43,10 @@ async def test_response_stream_ends_with_an_error_when_the_gateway_stops() -> No
         assert events.kinds[-2:] == ["error", "response.failed"] and events.done
         assert events.numbers == list(range(len(events.read)))
         assert events.read[-2]["code"] == "gateway_stopping" and text_of(events.last) == "one "
-        row = await client.store.response(events.last["id"], tenant="acme")
+        row = await client.store.get_response(events.last["id"], tenant="acme")
         assert row is not None and row.state == events.last["status"] == "failed"
         assert orjson.loads(row.output or b"") == events.last
-        assert await client.store.all_items(conversation, tenant="acme") == []
+        assert await client.store.list_all_items(conversation, tenant="acme") == []
 
 
 async def test_request_without_an_answer_gets_503_when_the_gateway_stops() -> None:
@@ -81,7 +81,7 @@ async def test_stored_run_remains_running_when_the_gateway_stops(tmp_path: Path)
             await stop(client)
             await events.rest()
         assert "error" not in events.kinds and not events.done
-        assert await client.store.response(created["response"]["id"], tenant="acme") is None
+        assert await client.store.get_response(created["response"]["id"], tenant="acme") is None
         run = await client.store.run(events.response.headers["X-Context-Run-Id"], tenant="acme")
         assert run is not None and run.state == "running"
 

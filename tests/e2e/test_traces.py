@@ -10,7 +10,7 @@ from gateways import exchange, until, until_read
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Response, connect
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -192,7 +192,7 @@ async def test_trace_of_a_killed_held_request_keeps_the_whole_run(tmp_path: Path
 
 async def test_trace_context_is_sent_where_propagation_is_enabled(tmp_path: Path) -> None:
     """In place of a client's or a model's, in whatever case its name is."""
-    async with Collector() as collector, FakeUpstream(serve(answer(200, b"page"))) as page:
+    async with Collector() as collector, FakeUpstream(serve(build_answer(200, b"page"))) as page:
         others = {"Traceparent": TRACEPARENT.replace(SENDER, "f" * 16), "TraceState": "model=t1"}
         asked = call("http_request", url=page.base_url + "/x", headers=others, risk_level="low")
         tracing = {"endpoint": collector.url, "propagate": ["upstreams", "tools"]}
@@ -211,7 +211,7 @@ async def test_trace_context_is_sent_where_propagation_is_enabled(tmp_path: Path
 
 async def test_trace_context_is_not_propagated_by_default(tmp_path: Path) -> None:
     """A model gets the fields of the client as they came; a tool gets none."""
-    async with Collector() as collector, FakeUpstream(serve(answer(200, b"page"))) as page:
+    async with Collector() as collector, FakeUpstream(serve(build_answer(200, b"page"))) as page:
         asked = call("http_request", url=page.base_url + "/x", risk_level="low")
         tools, answers = {"http_request": {"private_networks": True}}, (says(json.dumps(asked)), says("Done."))
         async with talking(*answers, tools=tools, tracing={"endpoint": collector.url}) as world:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 from .gated import SAFE, WRITE, asked_first, box, ran_at_once
@@ -68,7 +68,7 @@ async def test_file_operation_whitelist_fallback(tmp_path: Path, arguments: Json
 )
 async def test_http_request_whitelist_fallback(tmp_path: Path, method: str, *, known: bool) -> None:
     """Methods that change nothing run; all others ask, and nothing is sent."""
-    async with FakeUpstream(serve(answer(200, b"" if method == "HEAD" else b"seen"))) as site:
+    async with FakeUpstream(serve(build_answer(200, b"" if method == "HEAD" else b"seen"))) as site:
         arguments = {"method": method, "url": f"{site.base_url}/page"}
         await falls_back(tmp_path, "http_request", arguments, known=known)
         assert [request.method for request in site.requests] == ([method.encode()] if known else [])

@@ -337,7 +337,7 @@ async def test_run_that_needs_the_client_key_waits_for_the_client(tmp_path: Path
         await world.run(asked.json["id"], state="awaiting_client")
         assert born(tmp_path) == ["Di"]
         assert (await world.chat(f"approve {approval['id']}", headers=headers)).text == "Be well."
-        sent = [request.values(b"authorization") for request in world.model.upstream.requests]
+        sent = [request.list_values(b"authorization") for request in world.model.upstream.requests]
         assert sent == [[], [b"Bearer of-the-client"]] and born(tmp_path) == ["Di"]
         assert (await world.run(asked.json["id"]))["state"] == "completed"
 

@@ -38,14 +38,14 @@ class Weather:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         tools = {name: spec.description for name, spec in _SPECS.items()} if self._config.running else {}
         description = self._config.description or self._config.name
         return Service(
             self._config.name, description, self._config.trigger_keywords, tools, running=self._config.running
         )
 
-    def spec(self, tool: str) -> ToolSpec | None:
+    def find_spec(self, tool: str) -> ToolSpec | None:
         return _SPECS.get(tool) if self._config.running else None
 
     async def list_tools(self) -> Sequence[ToolSpec]:

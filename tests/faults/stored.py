@@ -13,7 +13,7 @@ from functional.through import HOSTS, post
 from gateways import until_read
 
 from gateway.demo.app import start_demo
-from gateway.testing.messages import differences
+from gateway.testing.messages import describe_differences
 from gateway.testing.raw_connection import connect
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
@@ -88,11 +88,11 @@ class Lane:
             await client.send(message)
             response = await client.read_response()
         assert response.payload == b'{"ok":true}'
-        assert not differences(message, self.upstream.requests[-1].raw, may_differ=frozenset((b"host",)))
+        assert not describe_differences(message, self.upstream.requests[-1].raw, may_differ=frozenset((b"host",)))
 
     def complaints(self) -> list[str]:
         """What the log says of the store that nobody asked for."""
-        lines = self.gateway.stderr_text().splitlines()
+        lines = self.gateway.read_stderr().splitlines()
         return [line for line in lines if "the store failed" in line]
 
 
@@ -113,7 +113,7 @@ async def running(
                 yield Lane(gateway, upstream, session, folder, place)
         finally:
             await demo.close()
-    assert "Traceback" not in gateway.stderr_text(), gateway.stderr_text()
+    assert "Traceback" not in gateway.read_stderr(), gateway.read_stderr()
     assert gateway.returncode == 0
 
 

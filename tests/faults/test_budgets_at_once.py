@@ -15,7 +15,7 @@ from gateways import config, key, until
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import event, ok, sse_answer
+from gateway.testing.scripts import build_event, build_event_stream_answer, build_ok_answer
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -39,9 +39,11 @@ def answered(request: Request) -> bytes:
     if json.loads(request.payload).get("stream"):
         word = {"choices": [{"index": 0, "delta": {"content": "fine"}, "finish_reason": "stop"}], "model": "m"}
         told = {"choices": [], "model": "m", "usage": usage}
-        return sse_answer([event(json.dumps(word)), event(json.dumps(told)), event("[DONE]")])
+        return build_event_stream_answer(
+            [build_event(json.dumps(word)), build_event(json.dumps(told)), build_event("[DONE]")]
+        )
     message = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
-    return ok(json.dumps({"model": "m", "choices": [message], "usage": usage}).encode())
+    return build_ok_answer(json.dumps({"model": "m", "choices": [message], "usage": usage}).encode())
 
 
 class Crowd:
@@ -95,7 +97,7 @@ async def crowd(folder: Path, budget: str, *, workers: int, gateways: int) -> As
         )
         started = [await stack.enter_async_context(GatewayProcess(text)) for _ in range(gateways)]
         if gateways > 1:
-            await until(lambda: all(f"{gateways} gateways with limits" in one.stderr_text() for one in started))
+            await until(lambda: all(f"{gateways} gateways with limits" in one.read_stderr() for one in started))
         yield Crowd(started, upstream, may_answer)
 
 

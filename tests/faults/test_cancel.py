@@ -19,16 +19,16 @@ from unanswered_ports import silent_port
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import chunk, event, head
+from gateway.testing.scripts import build_chunk, build_event, build_head
 
 #: The promise, and what comes to it where a paused client must be looked for, every 0.05 s (`make soak` prints it).
 CANCEL_S, NOTICED_S = 0.1, 0.15
 
 UPLOAD_BYTES = 50_000_000
 FLOOD = b"x" * UPLOAD_BYTES
-STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM_HEAD = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 WEBSOCKET = get(b"/v1/realtime", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Key: x")
-SWITCHED = head(101, [("Upgrade", "websocket"), ("Connection", "Upgrade")])
+SWITCHED = build_head(101, [("Upgrade", "websocket"), ("Connection", "Upgrade")])
 
 
 async def close(client: Peer) -> None:
@@ -68,7 +68,7 @@ async def waiting(phase: Phase, peer: Peer) -> None:
 
 async def streaming(phase: Phase, peer: Peer) -> None:
     await peer.read_request()
-    await peer.send(STREAM_HEAD + chunk(event("1")))
+    await peer.send(STREAM_HEAD + build_chunk(build_event("1")))
     await phase.watch(peer)
 
 
@@ -80,7 +80,7 @@ async def half_a_head(phase: Phase, peer: Peer) -> None:
 
 async def after_an_interim_answer(phase: Phase, peer: Peer) -> None:
     await peer.read_request()
-    await peer.send(head(103, [("Link", "</x>")]))
+    await peer.send(build_head(103, [("Link", "</x>")]))
     await phase.watch(peer)
 
 
@@ -93,14 +93,14 @@ async def tunnelling(phase: Phase, peer: Peer) -> None:
 PHASES = {
     "uploading": (post(b"first part" + b"x" * 1000)[:-1000], uploading_length, b""),
     "uploading-chunked": (
-        get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + chunk(b"first part"),
+        get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST") + build_chunk(b"first part"),
         uploading_length,
         b"",
     ),
     "waiting-for-the-head": (post(b"{}"), waiting, b""),
     "within-the-head": (post(b"{}"), half_a_head, b""),
     "after-an-interim-answer": (post(b"{}"), after_an_interim_answer, b"\r\n\r\n"),
-    "streaming": (post(b"{}"), streaming, event("1")),
+    "streaming": (post(b"{}"), streaming, build_event("1")),
     "tunnelling": (WEBSOCKET, tunnelling, b"welcome"),
 }
 
@@ -186,7 +186,7 @@ async def test_disconnect_is_noticed_while_client_does_not_read_stream(leaving: 
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Length", str(UPLOAD_BYTES))]))
+        await peer.send(build_head(200, [("Content-Length", str(UPLOAD_BYTES))]))
         with contextlib.suppress(TimeoutError):
             await peer.send(FLOOD, timeout_s=0.15)
         blocked.set()

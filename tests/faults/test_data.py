@@ -8,7 +8,7 @@ import pytest
 from functional.through import ask, post, through
 from gateways import config, fetch, scrape
 
-from gateway.testing.messages import differences
+from gateway.testing.messages import describe_differences
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -45,7 +45,7 @@ async def test_malformed_bodies_pass_unchanged(lines: list[bytes], body: bytes) 
     async with through() as (gateway, upstream):
         assert (await ask(gateway, message)).status == 200
         (request,) = upstream.requests
-    assert not differences(message, request.raw, may_differ=frozenset((b"host",)))
+    assert not describe_differences(message, request.raw, may_differ=frozenset((b"host",)))
 
 
 def under(shell: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ async def test_gateway_runs_in_unusual_process_environments(surroundings: str, w
             labels = 'code="200",method="GET",mode="passthrough",route="/v1/"'
             assert (await scrape(gateway))[f"gateway_http_requests_total{{{labels}}}"] == 4
     assert gateway.returncode == 0
-    assert "Traceback" not in gateway.stderr_text()
+    assert "Traceback" not in gateway.read_stderr()
 
 
 async def test_gateway_handles_non_ascii_text_in_a_plain_locale() -> None:
@@ -103,8 +103,8 @@ async def test_gateway_serves_over_ipv6_only() -> None:
     async with FakeUpstream(host="::1") as upstream:
         async with GatewayProcess(config(upstream.base_url), host="::1") as gateway:
             assert (await fetch(gateway)).status == 200
-            assert upstream.requests[0].values(b"host") == [f"[::1]:{upstream.port}".encode()]
-        assert f"http://[::1]:{gateway.port}/v1" in gateway.stdout_text()
+            assert upstream.requests[0].list_values(b"host") == [f"[::1]:{upstream.port}".encode()]
+        assert f"http://[::1]:{gateway.port}/v1" in gateway.read_stdout()
 
 
 async def test_gateway_writes_nothing_to_its_working_directory() -> None:

@@ -10,7 +10,7 @@ from functional.through import ask, client_of, error_of, listener_of, post, swee
 from gateways import until
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 
 OFF = {"failures": 0}
 
@@ -23,7 +23,7 @@ async def resets(peer: Peer) -> None:
 async def test_retries_to_a_failing_upstream_stay_within_their_budget() -> None:
     """However often they may be sent again (U6)."""
     async with (
-        several(*[serve(answer(502))] * 3, breaker=OFF, retry={"tries": 3}) as up,
+        several(*[serve(build_answer(502))] * 3, breaker=OFF, retry={"tries": 3}) as up,
         client_of(up.gateway) as client,
     ):
         for _ in range(500):
@@ -43,7 +43,7 @@ async def test_breaker_opens_after_resets_until_a_probe_succeeds() -> None:
             if not well:
                 peer.reset()
                 return
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
     async with several(flaps, breaker={"failures": 5, "open": "1h", "longest": "1h"}) as up:
         for _ in range(5):
@@ -51,16 +51,18 @@ async def test_breaker_opens_after_resets_until_a_probe_succeeds() -> None:
         for _ in range(20):
             response = await ask(up.gateway, chat())
             assert response.status == 503 and error_of(response)["code"] == "circuit_open"
-            assert "failed too often" in error_of(response)["message"] and response.values(b"retry-after") == [b"3600"]
+            assert "failed too often" in error_of(response)["message"] and response.list_values(b"retry-after") == [
+                b"3600"
+            ]
         assert len(up.endpoints[0].connections) == 5
     async with several(flaps, breaker={"failures": 5, "open": "300ms"}, retry={"tries": 1}) as up:
         for _ in range(5):
             await ask(up.gateway, chat())
-        await until(lambda: up.group.members[0].obstacle(up.group.clock()) is None)
+        await until(lambda: up.group.members[0].find_obstacle(up.group.clock()) is None)
         answers = await asyncio.gather(*(ask(up.gateway, chat()) for _ in range(10)))
         assert sorted(response.status for response in answers) == [502] + [503] * 9
         well = True
-        await until(lambda: up.group.members[0].obstacle(up.group.clock()) is None)
+        await until(lambda: up.group.members[0].find_obstacle(up.group.clock()) is None)
         assert (await ask(up.gateway, chat())).status == 200
         assert (await ask(up.gateway, chat())).status == 200
 
@@ -73,9 +75,12 @@ async def test_slow_answer_is_awaited_without_a_retry() -> None:
         while True:
             await peer.read_request(timeout_s=None)
             await go_on.wait()
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
-    async with several(slow, serve(ok()), timeouts={"first_byte": "2m"}) as up, client_of(up.gateway) as client:
+    async with (
+        several(slow, serve(build_ok_answer()), timeouts={"first_byte": "2m"}) as up,
+        client_of(up.gateway) as client,
+    ):
         await client.send(chat())
         await up.endpoints[0].wait_requests(1)
         listener = listener_of(up.gateway)
@@ -95,7 +100,7 @@ async def test_dns_name_is_resolved_again_for_each_connect(monkeypatch: pytest.M
         return looked_up(address if host == "up.example" else host, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", answered)
-    async with several(serve(answer(200, b"", [("Connection", "close")]))) as other:
+    async with several(serve(build_answer(200, b"", [("Connection", "close")]))) as other:
         port = other.endpoints[0].port
         config = {"upstreams": [{"name": "up", "base_url": f"http://up.example:{port}", "breaker": {"open": "10ms"}}]}
         await other.gateway.reload({**config, "allowed_hosts": ["gw.example"]})
@@ -103,7 +108,7 @@ async def test_dns_name_is_resolved_again_for_each_connect(monkeypatch: pytest.M
         address = "127.0.0.2"
         assert {(await ask(other.gateway, chat())).status for _ in range(8)} == {502, 503}
         address = "127.0.0.1"
-        await until(lambda: other.group.members[0].obstacle(other.group.clock()) is None)
+        await until(lambda: other.group.members[0].find_obstacle(other.group.clock()) is None)
         assert (await ask(other.gateway, chat())).status == 200
 
 
@@ -119,10 +124,10 @@ async def test_cancelled_clients_leave_no_queue_places_or_requests() -> None:
                     peer.reset()
                     return
                 case 1:
-                    await peer.send(answer(503))
+                    await peer.send(build_answer(503))
                 case 2:
                     await asyncio.sleep(rng.random() / 50)
-                    await peer.send(ok())
+                    await peer.send(build_ok_answer())
                 case 3:
                     await peer.wait_end(timeout_s=None)
 

@@ -10,7 +10,7 @@ from gateways import exchange, key
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import PATIENCE_S
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from tests.auth.keyring import Ahead
 
 NAME, OTHER = "gw-bound-5f1d", "gw-free-77c0"
@@ -26,7 +26,7 @@ COMPLETION = json.dumps(
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
     }
 ).encode()
-UPSTREAM = serve(answer(200, COMPLETION, [("Content-Type", "application/json")]))
+UPSTREAM = serve(build_answer(200, COMPLETION, [("Content-Type", "application/json")]))
 MINE = b"X-Gateway-Key: " + NAME.encode()
 #: One request for each door.
 DOORS = {

@@ -15,7 +15,7 @@ from gateways import config, exchange, fetch, key, until
 from gateway.server.app import ADMIN
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_event, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -45,7 +45,7 @@ async def test_gateway_key_is_accepted_in_every_spelling_and_not_forwarded(spell
     expected = (b"x-api-key", THEIRS.encode()) if in_x_api_key else (b"authorization", b"Bearer " + THEIRS.encode())
     carried = [(name.lower(), value) for name, value in request.headers if THEIRS.encode() in value]
     assert carried == [expected]
-    assert not request.values(b"x-gateway-key")
+    assert not request.list_values(b"x-gateway-key")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_missing_key_is_refused_before_the_upstream(line: bytes) -> None:
     async with through(**WITH_KEY) as (gateway, upstream):
         response = await ask(gateway, get(b"/v1/x?key=" + OURS.encode(), line))
         assert response.status == 401 and error_of(response)["code"] == "missing_api_key"
-        assert response.values(b"www-authenticate") == [b"Bearer"]
+        assert response.list_values(b"www-authenticate") == [b"Bearer"]
         assert not upstream.connections
 
 
@@ -183,11 +183,11 @@ def streaming_until(finish: asyncio.Event) -> Callable[[Peer], Awaitable[None]]:
         while True:
             request = await peer.read_request(timeout_s=None)
             if request.target.endswith(b"/stream"):
-                await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(event("1")))
+                await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(build_event("1")))
                 await finish.wait()
-                await peer.send(chunk(event("2")) + LAST_CHUNK)
+                await peer.send(build_chunk(build_event("2")) + LAST_CHUNK)
             else:
-                await peer.send(answer(200, b"ok"))
+                await peer.send(build_answer(200, b"ok"))
 
     return script
 
@@ -205,7 +205,7 @@ async def test_key_removed_by_a_reload_is_refused() -> None:
         mine, others = (b"X-Gateway-Key: " + k.encode() for k in (OURS, other))
         assert (await exchange(client, get(b"/v1/x", mine))).status == 200
         await streaming.send(get(b"/v1/stream", mine))
-        await streaming.read_until(event("1"))
+        await streaming.read_until(build_event("1"))
         entry = {"name": "up", "base_url": upstream.base_url}
         await gateway.reload({"upstreams": [entry], "keys": [key(other)]})
         assert (await exchange(client, get(b"/v1/x", mine))).status == 401
@@ -219,7 +219,7 @@ async def test_own_pages_are_served_only_on_the_admin_listener() -> None:
     """With `admin.listen` they are there and nothing else is; only the raw path counts, whatever Host or method say."""
     pages = (b"/metrics", b"/health/live", b"/health/ready")
     async with through(admin={"listen": "127.0.0.1:0"}) as (gateway, upstream), AsyncExitStack() as stack:
-        factory = gateway.gateway.connection_factory(ADMIN)
+        factory = gateway.gateway.get_connection_factory(ADMIN)
         server = await asyncio.get_running_loop().create_server(factory, gateway.host, 0)
         stack.callback(server.close)
         admin = Address(gateway.host, server.sockets[0].getsockname()[1])
@@ -274,7 +274,7 @@ async def test_path_outside_the_passthrough_paths_returns_404(target: bytes) -> 
 
 def records(gateway: GatewayProcess) -> list[dict[str, object]]:
     """Its log, one JSON object a line."""
-    return [json.loads(line) for line in gateway.stderr_text().splitlines()]
+    return [json.loads(line) for line in gateway.read_stderr().splitlines()]
 
 
 def canary(name: str) -> str:
@@ -302,7 +302,7 @@ async def test_secrets_never_appear_in_logs_metrics_or_answers() -> None:
     """Headers, queries, bodies, failures of every kind, log level debug: no canary in logs, metrics or answers."""
     planted = {name: canary(name) for name in ("gateway", "scopeless", "upstream", "wrong", "query", "body")}
     answers: list[bytes] = []
-    async with FakeUpstream(serve(answer(401, b"no such key", [("WWW-Authenticate", "Bearer")]))) as upstream:
+    async with FakeUpstream(serve(build_answer(401, b"no such key", [("WWW-Authenticate", "Bearer")]))) as upstream:
         entry = {"name": "up", "base_url": upstream.base_url, "api_key": planted["upstream"]}
         dead = {**entry, "name": "dead", "base_url": f"http://127.0.0.1:{free_port()}", "paths": ["/v1/dead/"]}
         settings = {
@@ -320,9 +320,9 @@ async def test_secrets_never_appear_in_logs_metrics_or_answers() -> None:
             answers.append((await fetch(gateway, b"/metrics")).raw)
             gateway.folder.joinpath("gateway.yaml").write_text(f"keyz: {planted['upstream']}")
             gateway.signal(signal.SIGHUP)
-            await until(lambda: "reload failed" in gateway.stderr_text())
+            await until(lambda: "reload failed" in gateway.read_stderr())
         upstream_saw = b"".join(bytes(peer.received) for peer in upstream.connections)
-    log = gateway.stderr_text() + gateway.stdout_text()
+    log = gateway.read_stderr() + gateway.read_stdout()
     assert sum(record["event"] == "request" for record in records(gateway)) >= 3 * len(CARRIERS)
     for name, text in planted.items():
         assert text not in log, name

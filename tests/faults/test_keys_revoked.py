@@ -16,12 +16,12 @@ from gateways import all_workers, config, exchange, key, until, until_read
 
 from gateway.auth.beats import STILL_S
 from gateway.testing.raw_connection import connect
-from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_event, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.auth.keyring import EVERYTHING, ROOT, keyring
 from tests.support.gateway_process import GatewayProcess
 
-OK = serve(answer(200, b"ok"))
+OK = serve(build_answer(200, b"ok"))
 
 
 async def statuses(gateway: GatewayProcess, text: str, *, connections: int = 8) -> set[int]:
@@ -116,7 +116,7 @@ async def test_key_revocation_keeps_open_answers_and_closes_tunnels() -> None:
             await tunnel.send(HANDSHAKE.replace(b"\r\n\r\n", b"\r\n" + mine + b"\r\n\r\n"))
             assert await tunnel.read_head() == SWITCHING
             await client.send(get(b"/v1/stream", mine))
-            await client.read_until(event("1"))
+            await client.read_until(build_event("1"))
             await ring.ask("DELETE", f"/context/keys/{made['id']}")
             await tunnel.wait_end()
             finish.set()

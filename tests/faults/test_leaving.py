@@ -77,5 +77,5 @@ async def test_leaving_client_causes_no_logged_error(tmp_path: Path, ending: str
                 assert response.status == 200
         gateway.signal(signal.SIGTERM)
         assert await gateway.wait() == 0
-        told = gateway.stderr_text()
+        told = gateway.read_stderr()
         assert "Error handling" not in told and "Traceback" not in told, told

@@ -10,7 +10,7 @@ from gateways import Stopwatch, exchange, until_sample, until_still
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import head
+from gateway.testing.scripts import build_head
 
 from .bounded import UVLOOP, deadlines
 
@@ -148,7 +148,7 @@ def flooding(stated_bytes: int) -> object:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Length", str(stated_bytes))]))
+        await peer.send(build_head(200, [("Content-Length", str(stated_bytes))]))
         for _ in range(stated_bytes // 100_000):
             await peer.send(bytes(100_000), timeout_s=None)
         await peer.wait_end(timeout_s=None)
@@ -193,7 +193,7 @@ async def test_unread_close_delimited_answer_ends_with_a_reset() -> None:
 
     async def script(peer: Peer) -> None:
         total = int((await peer.read_request()).target.rpartition(b"/")[2])
-        await peer.send(head(200) + bytes(total), timeout_s=None)
+        await peer.send(build_head(200) + bytes(total), timeout_s=None)
 
     async with contextlib.AsyncExitStack() as stack:
         gateway, _ = await stack.enter_async_context(through(script, limits={"write": DEADLINE_S}))
@@ -201,7 +201,7 @@ async def test_unread_close_delimited_answer_ends_with_a_reset() -> None:
         for total in range(2_000_000, 5_000_000, 50_000):
             client = await stack.enter_async_context(client_of(gateway, rcvbuf=4096, keep_bytes=0))
             await client.send(get(b"/v1/%d" % total))
-            clients[total + len(head(200)) + len(b"Connection: close\r\n")] = client
+            clients[total + len(build_head(200)) + len(b"Connection: close\r\n")] = client
         await until_sample(gateway, "gateway_client_connections", 1)
         ends = [(await client.wait_end(), client.n_received == whole) for whole, client in clients.items()]
     assert ("eof", False) not in ends

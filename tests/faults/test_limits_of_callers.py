@@ -11,7 +11,7 @@ from functional.through import get, post
 from gateways import all_workers, config, exchange, key, scrape, until, until_read, workers_of
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -21,7 +21,7 @@ MOST, TIMES, CLIENTS = 300, 10, 24
 BODY = b'{"model": "m", "messages": []}'
 USED = 50
 COUNTED = serve(
-    answer(
+    build_answer(
         200,
         b'{"object": "chat.completion", "model": "m", "choices": [], "usage": {"prompt_tokens": 30, '
         b'"completion_tokens": 20, "total_tokens": %d}}' % USED,
@@ -49,7 +49,7 @@ async def _overload(gateway: GatewayProcess, message: bytes) -> list[int]:
 @pytest.mark.parametrize("workers", [2, 4])
 async def test_request_limit_per_minute_is_exact_under_tenfold_load(workers: int) -> None:
     """Never more than the limit reach the upstream, and at most one in a hundred fewer."""
-    async with FakeUpstream(serve(answer(200, b"fine"))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b"fine"))) as upstream:
         async with GatewayProcess(limited(upstream, workers=workers, requests_per_minute=MOST)) as gateway:
             await all_workers(gateway)
             began_s = time.monotonic()
@@ -80,7 +80,7 @@ async def test_killed_workers_release_their_concurrency_slots() -> None:
     async def streams(peer: Peer) -> None:
         request = await peer.read_request()
         stream = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
-        await peer.send(head(200, stream) + chunk(b"begun"))
+        await peer.send(build_head(200, stream) + build_chunk(b"begun"))
         if request.target.endswith(b"/held"):
             await peer.wait_end(timeout_s=None)
         await peer.send(LAST_CHUNK)

@@ -13,7 +13,7 @@ from gateways import config, exchange, fetch, scrape, until, until_read, until_s
 from measuring import Effort, LoopTime
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -34,7 +34,9 @@ async def test_excess_connections_get_503() -> None:
                 response = await excess.read_response()
                 asked.within(0.1)
                 assert response.status == 503 and error_of(response)["code"] == "overloaded"
-                assert response.values(b"retry-after") == [b"1"] and response.values(b"connection") == [b"close"]
+                assert response.list_values(b"retry-after") == [b"1"] and response.list_values(b"connection") == [
+                    b"close"
+                ]
                 assert await excess.wait_end() == "eof"
         for client in clients:
             assert (await exchange(client)).status == 200
@@ -51,7 +53,7 @@ async def test_file_descriptor_shortage_refuses_new_clients_first() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request(timeout_s=None)
         await finish.wait()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     async with (
         FakeUpstream(script) as upstream,
@@ -73,7 +75,7 @@ async def test_file_descriptor_shortage_refuses_new_clients_first() -> None:
             client.close()
         await until_sample(gateway, "gateway_client_connections", 1)
         assert (await scrape(gateway))["gateway_client_connections_refused_total"] == 250 - accepted
-        assert gateway.stderr_text().count("clients are refused") == 1
+        assert gateway.read_stderr().count("clients are refused") == 1
 
 
 async def test_excess_concurrent_requests_get_503() -> None:
@@ -84,13 +86,13 @@ async def test_excess_concurrent_requests_get_503() -> None:
         while True:
             await peer.read_request(timeout_s=None)
             await finish.wait()
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
     async def one() -> int:
         async with client_of(gateway) as client:
             response = await exchange(client, post(b"{}"))
             if response.status == 503:
-                assert error_of(response)["code"] == "overloaded" and response.values(b"retry-after") == [b"1"]
+                assert error_of(response)["code"] == "overloaded" and response.list_values(b"retry-after") == [b"1"]
             return response.status
 
     async with through(script, limits={"concurrent": 5}) as (gateway, upstream):
@@ -126,7 +128,7 @@ async def test_overload_refusal_keeps_the_client_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await finish.wait()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     async with (
         through(script, limits={"concurrent": 1}) as (gateway, upstream),
@@ -162,7 +164,7 @@ async def test_slow_request_heads_do_not_delay_other_clients() -> None:
 @UVLOOP
 async def test_client_input_does_not_multiply_metric_series() -> None:
     """Paths, methods, models, keys and status codes are the clients' and upstreams' choice; labels are not."""
-    script = serve(lambda request: answer(int(request.target.rpartition(b"/")[2]), b""))
+    script = serve(lambda request: build_answer(int(request.target.rpartition(b"/")[2]), b""))
     async with through(script) as (gateway, _), client_of(gateway) as client:
         for n in range(200, 600):
             await exchange(client, get(b"/v1/%d" % n, b"Authorization: Bearer k%d" % n))

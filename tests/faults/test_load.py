@@ -15,13 +15,21 @@ from gateways import Stopwatch, config, exchange
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, ok, serve
+from gateway.testing.scripts import (
+    LAST_CHUNK,
+    build_answer,
+    build_chunk,
+    build_event,
+    build_head,
+    build_ok_answer,
+    serve,
+)
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.soak
 
-STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM_HEAD = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 def quantile(values: Iterable[float], share: float) -> float:
@@ -38,14 +46,14 @@ async def test_streams_do_not_mix() -> None:
             word = (await peer.read_request(timeout_s=None)).payload
             await peer.send(STREAM_HEAD)
             for n in range(5):
-                await peer.send(chunk(event(word + b" %d" % n)))
+                await peer.send(build_chunk(build_event(word + b" %d" % n)))
             await peer.send(LAST_CHUNK)
 
     async def stream(client: Peer, number: int) -> None:
         nonlocal foreign
         word = b"stream-%d" % number
         response = await exchange(client, post(word), timeout_s=20)
-        foreign += response.payload != b"".join(event(word + b" %d" % n) for n in range(5))
+        foreign += response.payload != b"".join(build_event(word + b" %d" % n) for n in range(5))
 
     async def client_of(first: int) -> None:
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
@@ -75,11 +83,11 @@ async def test_stray_upstream_answers_reach_no_client() -> None:
         async def __call__(self, peer: Peer) -> None:
             nonlocal strays
             word = (await peer.read_request(timeout_s=None)).payload
-            await peer.send(answer(200, word))
+            await peer.send(build_answer(200, word))
             await self.answered.wait()
             self.answered.clear()
             strays += 1
-            await peer.send(answer(200, b"STRAY"))
+            await peer.send(build_answer(200, b"STRAY"))
             await peer.wait_end()
 
     async def client_of(number: int, script: Stray) -> None:
@@ -161,8 +169,10 @@ async def load(host: str, port: int, seconds: float) -> None:
 
 async def test_event_loop_lag_stays_low_under_load() -> None:
     """20 s of mixed load without a pause: the timers of the gateway's loop fire within 20 ms, 99.9 % of the time."""
-    stream = STREAM_HEAD + b"".join(chunk(event("x" * 200)) for _ in range(64)) + LAST_CHUNK
-    script = serve(lambda request: stream if request.target.endswith(b"/stream") else answer(200, request.payload))
+    stream = STREAM_HEAD + b"".join(build_chunk(build_event("x" * 200)) for _ in range(64)) + LAST_CHUNK
+    script = serve(
+        lambda request: stream if request.target.endswith(b"/stream") else build_answer(200, request.payload)
+    )
     async with FakeUpstream(script, keep_bytes=0) as upstream:
         async with child(f"watched_gateway({upstream.base_url!r})") as gateway:
             assert gateway.stdout is not None
@@ -188,7 +198,7 @@ async def test_overload_is_refused_quickly_and_accepted_requests_finish() -> Non
         while True:
             await peer.read_request(timeout_s=None)
             await asyncio.sleep(0.1)  # the time that each request is under way
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
     async def client_of(number: int) -> None:
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
@@ -197,7 +207,7 @@ async def test_overload_is_refused_quickly_and_accepted_requests_finish() -> Non
                 asked = Stopwatch()
                 response = await exchange(client, post(b"{}"))
                 if response.status == 503:
-                    assert response.values(b"retry-after") == [b"1"]
+                    assert response.list_values(b"retry-after") == [b"1"]
                 (accepted if response.status == 200 else refused).append(asked.s)
                 await asyncio.sleep(max(0.1 - asked.s, 0))  # the rate of the load
 
@@ -257,7 +267,7 @@ async def test_cancelled_requests_close_the_upstream_within_100_ms() -> None:
     async def script(peer: Peer) -> None:
         request = await peer.read_request()
         if int(request.payload) % 2:
-            await peer.send(STREAM_HEAD + chunk(b"begun"))
+            await peer.send(STREAM_HEAD + build_chunk(b"begun"))
         with contextlib.suppress(*PEER_LEFT):
             await peer.wait_end(timeout_s=None)
         times.append(left[request.payload].s)

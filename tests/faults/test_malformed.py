@@ -11,7 +11,7 @@ from gateways import Usage, config, exchange, fetch, in_parallel, scrape, until_
 
 from gateway.lanes.passthrough.plan_cache import PLAN_BYTES, PLANS_BYTES
 from gateway.testing.raw_connection import PEER_LEFT, connect
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -100,7 +100,7 @@ async def test_malformed_requests_cause_no_500_and_no_memory_growth() -> None:
                     statuses[status] = statuses.get(status, 0) + 1
 
     async with (
-        FakeUpstream(serve(ok()), keep_bytes=0) as upstream,
+        FakeUpstream(serve(build_ok_answer()), keep_bytes=0) as upstream,
         GatewayProcess(config(upstream.base_url, limits=limits)) as gateway,
     ):
         usage = Usage(gateway.pid)
@@ -115,6 +115,6 @@ async def test_malformed_requests_cause_no_500_and_no_memory_growth() -> None:
         assert gateway.returncode is None and (await fetch(gateway)).status == 200
         assert usage.open_files <= files + 2
         assert not [name for name in await scrape(gateway) if 'code="500"' in name]
-        assert "Traceback" not in gateway.stderr_text() and '"error"' not in gateway.stderr_text()
+        assert "Traceback" not in gateway.read_stderr() and '"error"' not in gateway.read_stderr()
     assert b"500" not in statuses
     assert grown <= 0.05 * before

@@ -11,7 +11,7 @@ from functional.through import get, post
 from gateways import Usage, config, exchange, fetch, scrape, until_sample
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 from tests.support.gateway_process import GatewayProcess
 
@@ -49,7 +49,7 @@ async def test_stalled_readers_use_bounded_memory() -> None:
 
     async def flood(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Length", str(BODY_BYTES))]))
+        await peer.send(build_head(200, [("Content-Length", str(BODY_BYTES))]))
         while True:
             await peer.send(PIECE, timeout_s=None)
 
@@ -81,7 +81,7 @@ async def test_large_upload_uses_bounded_memory(framing: str) -> None:
                 await peer.read_exactly(2)
             await peer.read_exactly(2)
         arrived.set_result(digest.hexdigest())
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     expected = hashlib.sha256()
     async with measured(slow) as (gateway, _, usage), connect(gateway.host, gateway.port) as client:
@@ -93,7 +93,7 @@ async def test_large_upload_uses_bounded_memory(framing: str) -> None:
             await client.send(get(b"/v1/x", b"Transfer-Encoding: chunked", method=b"POST"))
         for _ in range(BODY_BYTES // len(PIECE)):
             expected.update(PIECE)
-            await client.send(PIECE if framing == "length" else chunk(PIECE), timeout_s=None)
+            await client.send(PIECE if framing == "length" else build_chunk(PIECE), timeout_s=None)
         if framing == "chunked":
             await client.send(b"0\r\n\r\n")
         assert (await client.read_response(timeout_s=120)).status == 200
@@ -110,9 +110,9 @@ async def test_large_download_uses_bounded_memory(framing: str) -> None:
 
     async def flood(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [fields[framing]] if framing in fields else []))
+        await peer.send(build_head(200, [fields[framing]] if framing in fields else []))
         for _ in range(BODY_BYTES // len(PIECE)):
-            await peer.send(chunk(PIECE) if framing == "chunked" else PIECE, timeout_s=None)
+            await peer.send(build_chunk(PIECE) if framing == "chunked" else PIECE, timeout_s=None)
         if framing == "chunked":
             await peer.send(b"0\r\n\r\n")
 
@@ -141,7 +141,10 @@ async def test_idle_connections_use_bounded_memory(state: str) -> None:
     """9,500 of them (files of this process permitting 10,000): at most 25 kB each, which is 250 MB for 10,000."""
     number = 9_500
     limits = {"connections": 20_000, "head_timeout": "10m", "keepalive": "10m"}
-    async with measured(serve(ok()), limits=limits) as (gateway, _, usage), contextlib.AsyncExitStack() as stack:
+    async with (
+        measured(serve(build_ok_answer()), limits=limits) as (gateway, _, usage),
+        contextlib.AsyncExitStack() as stack,
+    ):
         before = await steady(usage)
         for _ in range(number):
             client = await stack.enter_async_context(connect(gateway.host, gateway.port, keep_bytes=0))
@@ -172,8 +175,8 @@ async def test_aborted_streams_leak_no_memory_or_files() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
-        await peer.send(chunk(b"begun"))
+        await peer.send(build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
+        await peer.send(build_chunk(b"begun"))
         await peer.wait_end(timeout_s=None)
 
     async with measured(script) as (gateway, upstream, usage):
@@ -192,7 +195,7 @@ async def test_aborted_streams_leak_no_memory_or_files() -> None:
 
 async def test_many_requests_and_connections_leak_no_memory() -> None:
     """100,000 requests on one connection, then 20,000 connections: back to where it was, within 5 %."""
-    async with measured(serve(ok())) as (gateway, _, usage):
+    async with measured(serve(build_ok_answer())) as (gateway, _, usage):
 
         async def pipelined(number: int) -> None:
             async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
@@ -218,7 +221,7 @@ async def test_many_requests_and_connections_leak_no_memory() -> None:
 
 async def test_consecutive_large_answers_leak_no_memory() -> None:
     """1,000 answers of 1 MB one after the other: nothing of them stays."""
-    async with measured(serve(answer(200, PIECE))) as (gateway, _, usage):
+    async with measured(serve(build_answer(200, PIECE))) as (gateway, _, usage):
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
             for _ in range(50):
                 await exchange(client)

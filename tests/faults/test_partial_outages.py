@@ -16,7 +16,14 @@ from gateways import exchange
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import answer, event, head, ok, serve, sse_answer
+from gateway.testing.scripts import (
+    build_answer,
+    build_event,
+    build_event_stream_answer,
+    build_head,
+    build_ok_answer,
+    serve,
+)
 from gateway.testing.upstream import Script
 
 CLIENTS = 4
@@ -31,13 +38,13 @@ WHOLE = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "f
 def well(request: Request) -> bytes:
     """The answer of a model, as a stream if it is asked for one."""
     if json.loads(request.payload).get("stream"):
-        return sse_answer([event(json.dumps(WORD)), event("[DONE]")])
-    return ok(json.dumps(WHOLE).encode())
+        return build_event_stream_answer([build_event(json.dumps(WORD)), build_event("[DONE]")])
+    return build_ok_answer(json.dumps(WHOLE).encode())
 
 
 async def cut(peer: Peer) -> None:
     await peer.read_request(timeout_s=None)
-    await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Content-Length", "100")]) + b"data: ")
+    await peer.send(build_head(200, [("Content-Type", "text/event-stream"), ("Content-Length", "100")]) + b"data: ")
 
 
 async def hang(peer: Peer) -> None:
@@ -47,7 +54,7 @@ async def hang(peer: Peer) -> None:
 
 def failing(fault: str) -> Script:
     scripts: dict[str, Script] = {"cut": cut, "hang": hang}
-    return scripts.get(fault) or serve(answer(int(fault), b'{"error": {"message": "no"}}'))
+    return scripts.get(fault) or serve(build_answer(int(fault), b'{"error": {"message": "no"}}'))
 
 
 async def outage(fault: str, balance: str, lane: str, *, streamed: bool, count: int) -> tuple[int, int]:

@@ -14,7 +14,14 @@ from unanswered_ports import refusing_port, silent_port
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
+from gateway.testing.scripts import (
+    build_answer,
+    build_chunk,
+    build_event_stream_answer,
+    build_head,
+    build_ok_answer,
+    serve,
+)
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -58,12 +65,12 @@ async def test_upstream_idle_close_fails_no_client_request(method: bytes) -> Non
 @pytest.mark.parametrize(
     "stray",
     [
-        pytest.param(answer(200, b"EVIL"), id="whole-answer"),
+        pytest.param(build_answer(200, b"EVIL"), id="whole-answer"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", id="half-a-head"),
         pytest.param(b"H", id="one-byte"),
         pytest.param(b"\r\n", id="empty-line"),
         pytest.param(b"0\r\n\r\n", id="last-chunk"),
-        pytest.param(head(408, [("Connection", "close"), ("Content-Length", "0")]), id="request-timeout"),
+        pytest.param(build_head(408, [("Connection", "close"), ("Content-Length", "0")]), id="request-timeout"),
     ],
 )
 @pytest.mark.parametrize("request_", [get(), post(b"{}")], ids=["GET", "POST"])
@@ -72,14 +79,14 @@ async def test_unsolicited_bytes_close_the_idle_upstream_connection(stray: bytes
 
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"AAAA"))
+        await peer.send(build_answer(200, b"AAAA"))
         await asyncio.wait_for(answered.wait(), 120)
         await peer.send(stray)
         await peer.wait_end(timeout_s=120)
         ended.set()
 
     answered, ended = asyncio.Event(), asyncio.Event()
-    async with through(poisoned, serve(answer(200, b"GOOD"))) as (gateway, upstream):
+    async with through(poisoned, serve(build_answer(200, b"GOOD"))) as (gateway, upstream):
         assert (await ask(gateway, request_)).payload == b"AAAA"
         answered.set()
         await asyncio.wait_for(ended.wait(), 120)
@@ -94,10 +101,10 @@ async def test_stray_answer_is_not_delivered_to_a_concurrent_request() -> None:
 
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"GOOD"))
+        await peer.send(build_answer(200, b"GOOD"))
         await poison.wait()
         poison.clear()
-        await peer.send(answer(200, b"EVIL"))
+        await peer.send(build_answer(200, b"EVIL"))
         sent.set()
         await peer.wait_end(timeout_s=None)
 
@@ -119,7 +126,9 @@ async def test_stray_answer_is_not_delivered_to_a_concurrent_request() -> None:
 
 async def test_requests_one_after_the_other_share_one_connection() -> None:
     """Whatever client they come from, and however the answer is framed."""
-    script = serve(lambda request: sse_answer([]) if request.target.endswith(b"/stream") else ok())
+    script = serve(
+        lambda request: build_event_stream_answer([]) if request.target.endswith(b"/stream") else build_ok_answer()
+    )
     async with through(script) as (gateway, upstream):
         for number in range(20):
             async with client_of(gateway) as client:
@@ -130,7 +139,7 @@ async def test_requests_one_after_the_other_share_one_connection() -> None:
 
 async def test_upstream_keep_alive_timeout_is_respected() -> None:
     """`Keep-Alive: timeout=1`: the connection is closed before the upstream would."""
-    reply = answer(200, b"ok", [("Keep-Alive", "timeout=1, max=100")])
+    reply = build_answer(200, b"ok", [("Keep-Alive", "timeout=1, max=100")])
     async with through(serve(reply)) as (gateway, upstream):
         await ask(gateway, get())
         idle = LoopTime()
@@ -141,9 +150,9 @@ async def test_upstream_keep_alive_timeout_is_respected() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(answer(200, b"ok", [("Connection", "close")]), id="says-close"),
-        pytest.param(answer(200, b"ok").replace(b"HTTP/1.1", b"HTTP/1.0"), id="is-1.0"),
-        pytest.param(answer(200, b"ok") + b"more", id="sends-more"),
+        pytest.param(build_answer(200, b"ok", [("Connection", "close")]), id="says-close"),
+        pytest.param(build_answer(200, b"ok").replace(b"HTTP/1.1", b"HTTP/1.0"), id="is-1.0"),
+        pytest.param(build_answer(200, b"ok") + b"more", id="sends-more"),
     ],
 )
 async def test_a_connection_that_is_not_clean_is_not_used_again(reply: bytes) -> None:
@@ -165,15 +174,15 @@ async def test_a_connection_with_an_unfinished_request_is_not_used_again() -> No
 
     async def early(peer: Peer) -> None:
         await peer.read_head()
-        await peer.send(answer(413, b"too large"))
+        await peer.send(build_answer(413, b"too large"))
         await peer.wait_end()
 
-    async with through(early, serve(ok())) as (gateway, upstream):
+    async with through(early, serve(build_ok_answer())) as (gateway, upstream):
         async with client_of(gateway) as client:
             await client.send(post(b"x" * 1000)[:-1])
             response = await client.read_response()
             assert response.status == 413 and response.payload == b"too large"
-            assert response.values(b"connection") == [b"close"]
+            assert response.list_values(b"connection") == [b"close"]
             assert await client.wait_end() == "eof"
         assert (await ask(gateway, get())).status == 200
         assert len(upstream.connections) == 2
@@ -199,7 +208,7 @@ class Falls:
     @staticmethod
     async def after_an_answer(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request(timeout_s=None)
 
 
@@ -207,7 +216,7 @@ class Falls:
 @pytest.mark.parametrize("request_", [get(), post(b"{}")], ids=["GET", "POST"])
 async def test_a_fresh_connection_that_fails_is_not_tried_again(fall: object, request_: bytes) -> None:
     """One connection, one 502 in our shape; the client's connection goes on."""
-    async with through(fall, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+    async with through(fall, serve(build_ok_answer())) as (gateway, upstream), client_of(gateway) as client:
         response = await exchange(client, request_)
         assert response.status == 502 and error_of(response)["code"] == "upstream_error"
         assert len(upstream.connections) == 1
@@ -216,13 +225,19 @@ async def test_a_fresh_connection_that_fails_is_not_tried_again(fall: object, re
 
 async def test_get_on_a_stale_connection_is_retried_once() -> None:
     """Its reuse was the gateway's choice, so is the second try; a POST is not sent again, whatever happened."""
-    async with through(Falls.after_an_answer, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+    async with (
+        through(Falls.after_an_answer, serve(build_ok_answer())) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
         await exchange(client)
         assert (await exchange(client)).status == 200
         assert len(upstream.requests) == 3 and len(upstream.connections) == 2
         counts = await scrape(gateway)
         assert counts['gateway_upstream_retries_total{reason="stale",upstream="up"}'] == 1
-    async with through(Falls.after_an_answer, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+    async with (
+        through(Falls.after_an_answer, serve(build_ok_answer())) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
         await exchange(client)
         assert (await exchange(client, post(b"{}"))).status == 502
         assert len(upstream.requests) == 2 and len(upstream.connections) == 1
@@ -241,11 +256,11 @@ async def test_no_request_is_sent_again_once_the_answer_began() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request(timeout_s=None)
         await peer.send(b"HTTP/1.1 200 OK\r\n")
 
-    async with through(script, serve(ok())) as (gateway, upstream), client_of(gateway) as client:
+    async with through(script, serve(build_ok_answer())) as (gateway, upstream), client_of(gateway) as client:
         await exchange(client)
         assert (await exchange(client)).status == 502
         assert len(upstream.requests) == 2
@@ -257,7 +272,7 @@ async def test_slow_upstream_receives_the_request_once() -> None:
     async def slow(peer: Peer) -> None:
         await peer.read_request()
         await asyncio.sleep(0.4)  # an upstream that takes its time is the case
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     timeouts = {"timeouts": {"first_byte": 2}}
     async with through(slow, upstream=timeouts) as (gateway, upstream):
@@ -342,9 +357,9 @@ async def test_randomly_cancelled_clients_leave_no_busy_connections(leaving: str
         while True:
             await peer.read_request(timeout_s=None)
             await asyncio.sleep(rng.uniform(0, 0.01))  # here and below, the moments are the case
-            await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"a"))
+            await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(b"a"))
             await asyncio.sleep(rng.uniform(0, 0.01))
-            await peer.send(chunk(b"b") + b"0\r\n\r\n")
+            await peer.send(build_chunk(b"b") + b"0\r\n\r\n")
 
     async def cancel(number: int) -> None:
         await asyncio.sleep(rng.uniform(0, 0.2))

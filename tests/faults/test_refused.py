@@ -125,7 +125,7 @@ async def test_removed_store_accepts_no_decision(tmp_path: Path, loss: Callable[
         assert (answer.status, answer.code) in ((507, "store_full"), (507, "store_uncertain")), answer
         assert (await lane.tool("later")).status == 507
         await lane.passes_unchanged()
-        await until(lambda: "while the gateway runs" in lane.gateway.stderr_text(), timeout_s=120)
+        await until(lambda: "while the gateway runs" in lane.gateway.read_stderr(), timeout_s=120)
         async with lane.session.get("/health/ready") as response:
             assert (response.status, await response.json()) == (503, {"status": "store_lost"})
         assert [lane.done(name) for name in ("asked", "later")] == [0, 0]

@@ -54,16 +54,16 @@ async def guarded(*, host: str = "0.0.0.0", workers: int = 1) -> AsyncIterator[t
 
 async def reloaded(gateway: GatewayProcess, text: str) -> str:
     """What the gateway logs of a reload of this file, by the time that it is over."""
-    before = len(gateway.stderr_text())
+    before = len(gateway.read_stderr())
     gateway.folder.joinpath("gateway.yaml").write_text(text)
     gateway.signal(signal.SIGHUP)
 
     def told() -> bool:
-        new = gateway.stderr_text()[before:]
+        new = gateway.read_stderr()[before:]
         return "reload failed" in new or "configuration reloaded" in new
 
     await until(told)
-    return gateway.stderr_text()[before:]
+    return gateway.read_stderr()[before:]
 
 
 async def statuses(gateway: GatewayProcess, *lines: bytes, times: int = 1) -> set[int]:
@@ -142,9 +142,9 @@ async def test_all_workers_reload_or_none() -> None:
         other = key("another-key")
         changed = text.replace(str(key(KEY)["sha256"]), str(other["sha256"]))
         gateway.folder.joinpath("gateway.yaml").write_text(changed)
-        before = gateway.stderr_text().count("configuration reloaded")
+        before = gateway.read_stderr().count("configuration reloaded")
         gateway.signal(signal.SIGHUP)
-        await until(lambda: gateway.stderr_text().count("configuration reloaded") == before + 2)
+        await until(lambda: gateway.read_stderr().count("configuration reloaded") == before + 2)
         assert await statuses(gateway, b"X-Gateway-Key: %b" % KEY.encode(), times=10) == {401}
         assert await statuses(gateway, b"X-Gateway-Key: another-key", times=10) == {200}
 
@@ -197,11 +197,11 @@ async def test_reload_that_one_worker_rejects_applies_to_none() -> None:
         text = gateway.folder.joinpath("gateway.yaml").read_text()
 
         async def reload(changed: str, told: str) -> str:
-            before = len(gateway.stderr_text())
+            before = len(gateway.read_stderr())
             gateway.folder.joinpath("gateway.yaml").write_text(changed)
             gateway.signal(signal.SIGHUP)
-            await until(lambda: gateway.stderr_text()[before:].count(told) == 2)
-            return gateway.stderr_text()[before:]
+            await until(lambda: gateway.read_stderr()[before:].count(told) == 2)
+            return gateway.read_stderr()[before:]
 
         log = await reload(unlucky(gateway, text, "mark"), "reload failed, the old configuration stays in use")
         assert "no luck" in log and "not every worker could use it" in log and "configuration reloaded" not in log

@@ -88,7 +88,7 @@ async def test_run_failed_after_an_effect_is_replayed_by_every_worker(tmp_path: 
         async with GatewayProcess(settings(tmp_path, model)) as gateway:
             answers = [await asked(gateway) for _ in range(OFTEN)]
         assert [answer.status for answer in answers] == [400] * OFTEN
-        assert all(answer.values(b"x-should-retry") == [b"false"] for answer in answers)
+        assert all(answer.list_values(b"x-should-retry") == [b"false"] for answer in answers)
         assert len(model.asked) == 2
     assert len(made(tmp_path)) == 1
 
@@ -108,5 +108,5 @@ async def test_repeated_request_joins_the_run_of_a_killed_worker(tmp_path: Path)
             (run,) = json.loads((await fetch(gateway, b"/context/runs")).payload)["data"]
         assert again.status == 200, again.payload
         assert json.loads(again.payload)["choices"][0]["message"]["content"] == "Done."
-        assert again.values(b"x-context-run-id") == [run["id"].encode()]
+        assert again.list_values(b"x-context-run-id") == [run["id"].encode()]
     assert len(made(tmp_path)) == 1

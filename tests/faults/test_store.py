@@ -187,7 +187,7 @@ async def test_store_overwritten_by_a_copy_accepts_no_decisions(tmp_path: Path) 
         assert [(answer.status, answer.code) for answer in refused] == [(507, "store_full")] * 2
         async with lane.session.get("/health/ready") as response:
             assert await response.json() == {"status": "store_lost"}
-        assert "was written over by a copy while the gateway runs" in lane.gateway.stderr_text()
+        assert "was written over by a copy while the gateway runs" in lane.gateway.read_stderr()
         assert [lane.done(name) for name in ("asked", "late")] == [0, 0]
 
 

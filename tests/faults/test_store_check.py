@@ -54,7 +54,7 @@ async def said(lane: Lane, words: str) -> list[str]:
     """The lines of the log with these words, once there is one."""
 
     def found() -> list[str]:
-        return [line for line in lane.gateway.stderr_text().splitlines() if words in line]
+        return [line for line in lane.gateway.read_stderr().splitlines() if words in line]
 
     await until(found)
     return found()
@@ -71,7 +71,7 @@ async def test_store_is_checked_by_one_worker_while_all_serve(tmp_path: Path, pl
             assert (await lane.tool(name)).status == 200
             if name == "first":
                 assert len(await said(lane, "is whole")) == 1
-            assert lane.gateway.stderr_text().count("was not closed in order") == (name == "first")
+            assert lane.gateway.read_stderr().count("was not closed in order") == (name == "first")
         assert lane.done(name) == 1
 
 

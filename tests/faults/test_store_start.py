@@ -19,7 +19,7 @@ from gateways import ended
 
 from gateway.contracts.storage.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.file_check import tell_lost_log
+from gateway.plugins.stores.sqlite.file_check import log_lost_log
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import connect
@@ -175,8 +175,8 @@ async def test_corrupted_store_stops_the_start_or_keeps_its_data(tmp_path: Path,
         store = SqliteStore(str(place))
         try:
             await store.open()
-            assert len((await store.runs(tenant="default", limit=RUNS + 1)).runs) > RUNS / 2
-            assert await store.prompts(tenant="acme", limit=99)
+            assert len((await store.list_runs(tenant="default", limit=RUNS + 1)).runs) > RUNS / 2
+            assert await store.list_prompts(tenant="acme", limit=99)
         except StoreError:
             refused += 1
         await store.close()
@@ -224,7 +224,7 @@ async def test_a_store_of_the_version_before_is_migrated(tmp_path: Path) -> None
         connection.execute("PRAGMA journal_mode = WAL")  # as older versions leave it, also at an end in order
     before = rows(place)
     async with running(tmp_path) as lane:
-        assert "was not closed in order" not in lane.gateway.stderr_text()
+        assert "was not closed in order" not in lane.gateway.read_stderr()
         assert (await lane.get("/v1/system-prompts/greeting"))["text"] == "Be kind."
         assert (await lane.tool("new")).status == 200
     copy = tmp_path / "gateway.db.v1"
@@ -249,9 +249,9 @@ async def test_lost_write_ahead_log_after_a_kill_is_reported(tmp_path: Path) -> 
             await gateway.wait()
             if loses_log:
                 store.with_name("gateway.db-wal").unlink()
-            before = len(gateway.stderr_text())
+            before = len(gateway.read_stderr())
             await gateway.start()
-            return told in gateway.stderr_text()[before:]
+            return told in gateway.read_stderr()[before:]
 
         assert not await told_after(signal.SIGKILL, loses_log=False)
         assert await told_after(signal.SIGKILL, loses_log=True)
@@ -268,7 +268,7 @@ async def test_only_a_copy_without_its_log_is_reported_at_start(tmp_path: Path) 
         assert code == 0, errors
     for place, is_told in ((copy, True), (backup, False), (store, False)):
         async with GatewayProcess(json.dumps({"store": f"sqlite:///{place}"})) as gateway:
-            assert ("was not closed in order" in gateway.stderr_text()) is is_told
+            assert ("was not closed in order" in gateway.read_stderr()) is is_told
 
 
 async def test_store_copy_beside_a_foreign_wal_stops_the_start(used: Path, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ async def test_wal_created_by_another_process_is_not_reported_lost(
             other.stdin.flush()
             other.stdout.readline()
 
-        tell_lost_log(place, pause=go_on)
+        log_lost_log(place, pause=go_on)
         store = SqliteStore(place)
         await store.open()
         await store.close()

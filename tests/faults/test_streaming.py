@@ -10,11 +10,19 @@ from functional.through import breathe, client_of, error_of, get, post, through
 from gateways import Stopwatch, exchange, scrape
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, sse, sse_answer
+from gateway.testing.scripts import (
+    LAST_CHUNK,
+    build_answer,
+    build_chunk,
+    build_event,
+    build_event_stream,
+    build_event_stream_answer,
+    build_head,
+)
 from gateway.testing.upstream import Script
 
 REQUEST = post(b'{"stream": true}', b"/v1/chat/completions", b"Accept: application/json")
-STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM_HEAD = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 async def stream_then_end(peer: Peer, pieces: Sequence[bytes], *, then: str) -> None:
@@ -40,7 +48,7 @@ def stream_of(*pieces: bytes, then: str = "close") -> Script:
 async def test_the_head_and_each_event_go_through_at_once() -> None:
     """The upstream says the next thing only when the client has the one before."""
     seen = asyncio.Semaphore(0)
-    events = [chunk(event(f"{n}")) for n in range(5)]
+    events = [build_chunk(build_event(f"{n}")) for n in range(5)]
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
@@ -60,14 +68,14 @@ async def test_the_head_and_each_event_go_through_at_once() -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        pytest.param([b": comment\n\n", b": \n\n", event("1")], id="comments"),
+        pytest.param([b": comment\n\n", b": \n\n", build_event("1")], id="comments"),
         pytest.param([b"id: 1\ndata: a\n\n", b"retry: 3000\n\n", b"event: ping\ndata: {}\n\n"], id="other-fields"),
         pytest.param([b"data: a\r\n\r\n", b"data: b\r\r", b"data: c\n\n"], id="all-line-ends"),
         pytest.param([b"\xef\xbb\xbfdata: a\n\n"], id="byte-order-mark"),
         pytest.param([b"data: \xff\xfe\x00\n\n", b"data: {not json}\n\n"], id="not-utf-8-not-json"),
-        pytest.param([event('{"error":{"message":"overloaded","code":429}}')], id="error-event"),
-        pytest.param([event("1"), event("[DONE]"), event("2")], id="event-after-done"),
-        pytest.param([event("1")], id="no-done"),
+        pytest.param([build_event('{"error":{"message":"overloaded","code":429}}')], id="error-event"),
+        pytest.param([build_event("1"), build_event("[DONE]"), build_event("2")], id="event-after-done"),
+        pytest.param([build_event("1")], id="no-done"),
         pytest.param([], id="no-event"),
         pytest.param([b"data: x\n" * 10_000 + b"\n"], id="ten-thousand-lines"),
         pytest.param([b"data: " + b"x" * 4_000_000 + b"\n\n"], id="one-huge-event"),
@@ -75,8 +83,11 @@ async def test_the_head_and_each_event_go_through_at_once() -> None:
 )
 async def test_streams_go_through_unchanged(events: list[bytes]) -> None:
     """Bytes and chunks are the upstream's: nothing is read into them, nothing added, nothing mended."""
-    whole = sse_answer(events)
-    async with through(stream_of(sse(events))) as (gateway, _), client_of(gateway, keep_bytes=1 << 23) as client:
+    whole = build_event_stream_answer(events)
+    async with (
+        through(stream_of(build_event_stream(events))) as (gateway, _),
+        client_of(gateway, keep_bytes=1 << 23) as client,
+    ):
         await client.send(REQUEST)
         await client.read_response()
         assert bytes(client.received) == STREAM_HEAD + whole.partition(b"\r\n\r\n")[2]
@@ -84,7 +95,7 @@ async def test_streams_go_through_unchanged(events: list[bytes]) -> None:
 
 async def test_a_stream_in_single_bytes_goes_through_unchanged() -> None:
     """Wherever TCP cuts: within a chunk size, a character, a line end."""
-    body = sse([event("héllo, 世界 🌍".encode()), event("[DONE]")])
+    body = build_event_stream([build_event("héllo, 世界 🌍".encode()), build_event("[DONE]")])
     pieces = [body[i : i + 1] for i in range(len(body))]
     async with through(stream_of(*pieces)) as (gateway, _), client_of(gateway) as client:
         response = await exchange(client, REQUEST)
@@ -93,22 +104,22 @@ async def test_a_stream_in_single_bytes_goes_through_unchanged() -> None:
 
 async def test_a_compressed_stream_stays_compressed() -> None:
     """Nothing is decompressed on the way, whatever the client accepts."""
-    packed = gzip.compress(event("1") + event("[DONE]"))
+    packed = gzip.compress(build_event("1") + build_event("[DONE]"))
     headers = [("Content-Type", "text/event-stream"), ("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked")]
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, headers) + chunk(packed[:9]) + chunk(packed[9:]) + LAST_CHUNK)
+        await peer.send(build_head(200, headers) + build_chunk(packed[:9]) + build_chunk(packed[9:]) + LAST_CHUNK)
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         response = await exchange(client, REQUEST)
-        assert response.payload == packed and response.raw_head == head(200, headers)
+        assert response.payload == packed and response.raw_head == build_head(200, headers)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 async def test_upstream_error_in_place_of_a_stream_is_forwarded(status: int) -> None:
     """Status, body and Retry-After are the upstream's own; it is not turned into a stream."""
-    reply = answer(status, b'{"error":{"message":"no"}}', [("Retry-After", "7"), ("x-ratelimit-remaining", "0")])
+    reply = build_answer(status, b'{"error":{"message":"no"}}', [("Retry-After", "7"), ("x-ratelimit-remaining", "0")])
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
@@ -126,15 +137,15 @@ async def test_a_connection_takes_the_next_request_after_a_stream() -> None:
     async def script(peer: Peer) -> None:
         while True:
             await peer.read_request(timeout_s=None)
-            await peer.send(sse_answer([event("1"), event("[DONE]")]))
+            await peer.send(build_event_stream_answer([build_event("1"), build_event("[DONE]")]))
 
     async with through(script) as (gateway, upstream), client_of(gateway) as client:
         for _ in range(5):
-            assert (await exchange(client, REQUEST)).payload == event("1") + event("[DONE]")
+            assert (await exchange(client, REQUEST)).payload == build_event("1") + build_event("[DONE]")
         assert len(upstream.connections) == 1
 
 
-BODY = sse([event('{"choices":[{"delta":{"content":"a"}}]}'), event("[DONE]")])
+BODY = build_event_stream([build_event('{"choices":[{"delta":{"content":"a"}}]}'), build_event("[DONE]")])
 
 
 @pytest.mark.parametrize("then", ["close", "reset"])
@@ -160,7 +171,7 @@ async def test_a_chunked_stream_that_was_cut_never_looks_finished(then: str) -> 
 
 async def test_an_answer_of_stated_length_that_was_cut_never_looks_finished() -> None:
     """Fewer bytes than stated arrive, then the connection ends."""
-    whole = answer(200, b'{"text":"hello"}', [("Content-Type", "application/json")])
+    whole = build_answer(200, b'{"text":"hello"}', [("Content-Type", "application/json")])
     body_at = whole.index(b"\r\n\r\n") + 4
 
     def cut_at(offset: int) -> Script:
@@ -184,14 +195,14 @@ async def test_a_close_delimited_stream_that_was_reset_is_reset() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "text/event-stream")]) + event("1"))
+        await peer.send(build_head(200, [("Content-Type", "text/event-stream")]) + build_event("1"))
         await delivered.wait()
         peer.reset()
 
     delivered = asyncio.Event()
     async with through(script) as (gateway, _), client_of(gateway) as client:
         await client.send(REQUEST)
-        await client.read_until(event("1"))
+        await client.read_until(build_event("1"))
         delivered.set()
         assert await client.wait_end() == "reset"
 
@@ -201,12 +212,14 @@ async def test_close_delimited_stream_ends_with_the_upstream() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "text/event-stream")]) + event("1") + event("[DONE]"))
+        await peer.send(
+            build_head(200, [("Content-Type", "text/event-stream")]) + build_event("1") + build_event("[DONE]")
+        )
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         response = await exchange(client, REQUEST)
-        assert response.payload == event("1") + event("[DONE]")
-        assert response.values(b"connection") == [b"close"] and client.ended == "eof"
+        assert response.payload == build_event("1") + build_event("[DONE]")
+        assert response.list_values(b"connection") == [b"close"] and client.ended == "eof"
 
 
 async def test_bytes_after_the_last_chunk_are_not_forwarded() -> None:
@@ -214,12 +227,14 @@ async def test_bytes_after_the_last_chunk_are_not_forwarded() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(sse_answer([event("1")]) + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL")
+        await peer.send(
+            build_event_stream_answer([build_event("1")]) + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"
+        )
         await peer.wait_end()
 
     async with through(script) as (gateway, upstream), client_of(gateway) as client:
         for _ in range(2):
-            assert (await exchange(client, REQUEST)).payload == event("1")
+            assert (await exchange(client, REQUEST)).payload == build_event("1")
         assert b"EVIL" not in client.received and len(upstream.connections) == 2
 
 
@@ -231,7 +246,7 @@ async def test_a_silent_stream_is_cut_after_the_idle_time() -> None:
         await peer.send(STREAM_HEAD)
         for n in range(6):
             last.append(Stopwatch())
-            await peer.send(chunk(event(f"{n}")))
+            await peer.send(build_chunk(build_event(f"{n}")))
             await asyncio.sleep(0.3)  # an upstream that talks slowly, but within the idle time, is the case
         await peer.wait_end(timeout_s=None)
 
@@ -239,7 +254,7 @@ async def test_a_silent_stream_is_cut_after_the_idle_time() -> None:
     timeouts = {"timeouts": {"idle": 1}}
     async with through(script, upstream=timeouts) as (gateway, upstream), client_of(gateway) as client:
         await client.send(REQUEST)
-        await client.read_until(event("5"))
+        await client.read_until(build_event("5"))
         await client.wait_end()
         assert last[-1].s >= 1
         assert not client.received.endswith(LAST_CHUNK)
@@ -261,7 +276,7 @@ async def test_upstream_without_first_byte_returns_504() -> None:
         assert waited.s >= 0.3
         assert response.status == 504 and error_of(response)["code"] == "upstream_timeout"
         await upstream.wait_open(0)
-        assert not response.values(b"connection")
+        assert not response.list_values(b"connection")
         assert (await exchange(client, get(b"/nowhere"))).status == 404
 
 
@@ -273,7 +288,7 @@ async def test_streams_at_the_same_time_do_not_mix() -> None:
             word = (await peer.read_request(timeout_s=None)).payload
             await peer.send(STREAM_HEAD)
             for n in range(10):
-                await peer.send(chunk(event(word + b" %d" % n)))
+                await peer.send(build_chunk(build_event(word + b" %d" % n)))
                 await asyncio.sleep(0)
             await peer.send(LAST_CHUNK)
 
@@ -282,7 +297,7 @@ async def test_streams_at_the_same_time_do_not_mix() -> None:
         async with client_of(gateway) as client:
             for _ in range(3):
                 response = await exchange(client, post(word))
-                assert response.payload == b"".join(event(word + b" %d" % n) for n in range(10))
+                assert response.payload == b"".join(build_event(word + b" %d" % n) for n in range(10))
 
     async with through(script) as (gateway, upstream):
         await asyncio.gather(*(one(n) for n in range(50)))
@@ -314,7 +329,7 @@ async def test_open_streams_are_counted() -> None:
 
 async def test_truncated_stream_is_counted_as_an_upstream_failure() -> None:
     """Cut is not ok: the outcome is `truncated`."""
-    async with through(stream_of(chunk(event("1")))) as (gateway, _), client_of(gateway) as client:
+    async with through(stream_of(build_chunk(build_event("1")))) as (gateway, _), client_of(gateway) as client:
         await client.send(REQUEST)
         await client.wait_end()
         outcomes = await scrape(gateway)
@@ -324,16 +339,18 @@ async def test_truncated_stream_is_counted_as_an_upstream_failure() -> None:
 
 async def test_streaming_is_the_upstreams_choice() -> None:
     """`stream: true` with a JSON answer, and an event stream nobody asked for: both as they come."""
-    plain = answer(200, json.dumps({"object": "chat.completion"}).encode(), [("Content-Type", "application/json")])
+    plain = build_answer(
+        200, json.dumps({"object": "chat.completion"}).encode(), [("Content-Type", "application/json")]
+    )
 
     async def script(peer: Peer) -> None:
-        for reply in (plain, sse_answer([event("1")])):
+        for reply in (plain, build_event_stream_answer([build_event("1")])):
             await peer.read_request()
             await peer.send(reply)
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         assert (await exchange(client, REQUEST)).raw == plain
-        assert (await exchange(client, get())).payload == event("1")
+        assert (await exchange(client, get())).payload == build_event("1")
 
 
 async def test_upstream_receives_a_request_before_its_body_is_complete() -> None:
@@ -345,7 +362,7 @@ async def test_upstream_receives_a_request_before_its_body_is_complete() -> None
         assert await peer.read_exactly(5) == b"hello"
         heard.set()
         await peer.read_exactly(6)
-        await peer.send(answer(200, b"ok"))
+        await peer.send(build_answer(200, b"ok"))
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         whole = post(b"hello world")
@@ -360,7 +377,9 @@ async def test_a_stream_for_http_1_0_ends_with_its_connection() -> None:
         await client.send(get(version=b"1.0"))
         received_head = await client.read_head()
         assert b"chunked" not in received_head.lower()
-        assert await client.read_rest() == event('{"choices":[{"delta":{"content":"a"}}]}') + event("[DONE]")
+        assert await client.read_rest() == build_event('{"choices":[{"delta":{"content":"a"}}]}') + build_event(
+            "[DONE]"
+        )
 
 
 async def test_a_stream_for_http_1_0_that_was_cut_is_reset() -> None:

@@ -37,7 +37,7 @@ async def features(
         )
     )
     try:
-        found.follow(settings)
+        found.apply_settings(settings)
         yield found
     finally:
         await found.close()

@@ -21,7 +21,7 @@ from gateway.api.ops_pages import Handler, Route
 from gateway.config import LoadedConfig, Settings, load
 from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
-from gateway.lanes.websocket import websocket
+from gateway.lanes.websocket import accept_websocket
 from gateway.server.app import DATA, Gateway
 from gateway.server.pages.lazy_pages import LaterPages
 from gateway.server.sockets import listen
@@ -40,7 +40,7 @@ ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 async def echo(request: web.Request) -> web.StreamResponse:
     """Says what it hears."""
-    async with websocket(request) as talk:
+    async with accept_websocket(request) as talk:
         async for message in talk:
             if message.type is WSMsgType.TEXT:
                 await talk.send_str(message.data)
@@ -56,8 +56,8 @@ class TalkingGateway(Gateway):
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
-    async def _listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
-        return await super()._listener(router, [("*", PAGE, self.page), *further], later)
+    async def _build_listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
+        return await super()._build_listener(router, [("*", PAGE, self.page), *further], later)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ async def talking(page: Handler = echo, *, config: Mapping[str, object] | None =
     sink = LogSink(log, as_json=True, secrets=(), dropped=metrics.log_line_dropped)
     gateway = TalkingGateway(loaded, page=page, sink=sink, metrics=metrics)
     await gateway.start()
-    server = await asyncio.get_running_loop().create_server(gateway.connection_factory(DATA), HOST, 0)
+    server = await asyncio.get_running_loop().create_server(gateway.get_connection_factory(DATA), HOST, 0)
     served = Talking(gateway=gateway, metrics=metrics, log=log, sink=sink, port=server.sockets[0].getsockname()[1])
     try:
         yield served

@@ -8,7 +8,7 @@ from gateways import key, until_read
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.usage.tokens import MOST
 
 PATH = b"/v1/chat/completions"
@@ -18,7 +18,7 @@ NAMES = ("big", "bigger", "ci", "admin")
 def said(request: Request) -> bytes:
     tokens = MOST - 1 if b"absurd" in request.raw_body else 30
     usage = {"prompt_tokens": tokens, "completion_tokens": tokens}
-    return answer(200, json.dumps({"model": "m", "usage": usage, "choices": []}).encode())
+    return build_answer(200, json.dumps({"model": "m", "usage": usage, "choices": []}).encode())
 
 
 async def status(gateway: LocalGateway, name: str, model: str) -> int:

@@ -18,7 +18,7 @@ from gateway.contracts.storage.usage import StoredUsage
 from gateway.features.limits.command import list_limits
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.messages import Request
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.usage.ledger import MODELS_OF_TENANT, format_day
 from tests.auth.keyring import ROOT, START_S, Ahead, Keyring, keyring
 
@@ -115,7 +115,7 @@ async def test_model_budget_counts_every_matching_model(prices: dict[str, float]
 
     def echo(request: Request) -> bytes:
         model = json.loads(request.payload)["model"]
-        return answer(200, json.dumps({"model": model, "usage": {"prompt_tokens": 100}}).encode())
+        return build_answer(200, json.dumps({"model": model, "usage": {"prompt_tokens": 100}}).encode())
 
     async with through(serve(echo), usage=usage, limits=limits, **BY_MODEL) as (gateway, _):
 

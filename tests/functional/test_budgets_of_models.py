@@ -14,7 +14,7 @@ from gateways import key, until_read
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.usage.ledger import MODELS, MODELS_OF_TENANT
 
 ROOT = "gw-root-names"
@@ -31,7 +31,7 @@ def echo(request: Request) -> bytes:
     said: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "usage": usage}
     said["model"] = json.loads(request.payload)["model"]
     said["choices"] = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    return ok(json.dumps(said).encode())
+    return build_ok_answer(json.dumps(said).encode())
 
 
 class Named:

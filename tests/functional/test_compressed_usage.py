@@ -14,14 +14,14 @@ from usage.packing import TOLD, Packed, packed_chat
 from gateway.features.usage.service import UsageService
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
-from gateway.testing.scripts import answer, chunk, head, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.usage.decompression import LATE_OF_ONE_BYTES
 
 PATH = b"/v1/chat/completions"
 SMALL, LONG = post(b'{"n":"small"}', PATH), post(b'{"n":"long"}', PATH)
 GZIP = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
-PLAIN = answer(200, json.dumps({"model": "small", "usage": {"prompt_tokens": 1}}).encode())
+PLAIN = build_answer(200, json.dumps({"model": "small", "usage": {"prompt_tokens": 1}}).encode())
 #: The bytes of a chunk: those that pass one after the other, and those of which many come at once.
 CHUNKS = {"chunks": 9000, "many chunks": 150}
 NOISE = bytes(random.Random(3).choices(b"abcdefgh", k=400))
@@ -36,13 +36,17 @@ def growing(times: int, megabytes: float) -> Packed:
 
 def says(long: Packed, *, framing: str = "length") -> Any:
     """An upstream with such an answer, and a small one."""
-    whole = answer(200, long.body, GZIP)
+    whole = build_answer(200, long.body, GZIP)
     if framing in CHUNKS:
         size = CHUNKS[framing]
         parts = [long.body[start : start + size] for start in range(0, len(long.body), size)]
-        whole = head(200, [*GZIP, ("Transfer-Encoding", "chunked")]) + b"".join(map(chunk, parts)) + b"0\r\n\r\n"
+        whole = (
+            build_head(200, [*GZIP, ("Transfer-Encoding", "chunked")])
+            + b"".join(map(build_chunk, parts))
+            + b"0\r\n\r\n"
+        )
     elif framing == "close":
-        whole = head(200, [*GZIP, ("Connection", "close")]) + long.body
+        whole = build_head(200, [*GZIP, ("Connection", "close")]) + long.body
 
     def said(request: Request) -> bytes:
         return whole if b"long" in request.payload else PLAIN

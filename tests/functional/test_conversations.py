@@ -5,10 +5,10 @@ import json
 from functional.several import BODY, CHAT, several
 from functional.through import ask, post
 
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 
 WHOLE = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}
-FINE = serve(ok(json.dumps(WHOLE).encode()))
+FINE = serve(build_ok_answer(json.dumps(WHOLE).encode()))
 ASKED = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 
 

@@ -6,11 +6,11 @@ import pytest
 from measuring import LoopTime
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import CONTINUE, LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import CONTINUE, LAST_CHUNK, build_answer, build_chunk, build_head, serve
 
 from .through import FINE, breathe, client_of, error_of, get, in_pieces, listener_of, post, post_chunked, through
 
-TOO_LARGE = answer(413, b'{"error":"too large"}')
+TOO_LARGE = build_answer(413, b'{"error":"too large"}')
 EXPECTING = (b"Expect: 100-continue",)
 UPLOAD = post(b"", b"/v1/files").replace(b"Content-Length: 0", b"Content-Length: 100000000")
 
@@ -25,7 +25,7 @@ async def test_continue_answer_is_forwarded_from_the_upstream() -> None:
         await invite.wait()
         await peer.send(CONTINUE)
         await peer.finish_request(request_head)
-        await peer.send(answer(200, b"thanks"))
+        await peer.send(build_answer(200, b"thanks"))
 
     async with through(script) as (gateway, upstream), client_of(gateway) as client:
         request = post(b"body", b"/v1/x", *EXPECTING)
@@ -42,7 +42,10 @@ async def test_continue_answer_is_forwarded_from_the_upstream() -> None:
 
 async def test_a_continued_exchange_leaves_the_connections_usable() -> None:
     """Several on one connection, chunked and with a length, expected and not."""
-    async with through(serve(lambda r: answer(200, r.payload))) as (gateway, upstream), client_of(gateway) as client:
+    async with (
+        through(serve(lambda r: build_answer(200, r.payload))) as (gateway, upstream),
+        client_of(gateway) as client,
+    ):
         for request, body in (
             (post(b"abc", b"/v1/x", *EXPECTING), b"abc"),
             (post_chunked(b"3\r\nxyz\r\n0\r\n\r\n", b"/v1/x", *EXPECTING), b"xyz"),
@@ -59,7 +62,7 @@ async def test_a_continued_exchange_leaves_the_connections_usable() -> None:
 
 async def test_body_sent_before_the_continue_answer_is_forwarded() -> None:
     """The body in the same segment: 100 is passed on all the same, and the answer is right."""
-    async with through(serve(lambda r: answer(200, r.payload))) as (gateway, _), client_of(gateway) as client:
+    async with through(serve(lambda r: build_answer(200, r.payload))) as (gateway, _), client_of(gateway) as client:
         await client.send(post(b"abc", b"/v1/x", *EXPECTING))
         response = await client.read_response()
         assert (response.payload, response.informational) == (b"abc", (CONTINUE,))
@@ -76,7 +79,7 @@ async def test_final_answer_instead_of_continue_closes_both_connections() -> Non
     async with through(script) as (gateway, upstream), client_of(gateway) as client:
         await client.send(UPLOAD.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
         response = await client.read_response()
-        assert (response.status, response.values(b"connection")) == (413, [b"close"])
+        assert (response.status, response.list_values(b"connection")) == (413, [b"close"])
         assert await client.wait_end() == "eof"
         await upstream.wait_open(0)
 
@@ -84,11 +87,14 @@ async def test_final_answer_instead_of_continue_closes_both_connections() -> Non
 async def test_interim_answers_are_passed_on() -> None:
     """103 with its links, 102, unknown ones: in order, before the final answer; a 100 nobody asked for is not."""
     early = [
-        head(103, [("Link", "</a>; rel=preload"), ("link", "</b>")]),
-        head(102),
-        head(199, [("X", "y")], reason="Odd"),
+        build_head(103, [("Link", "</a>; rel=preload"), ("link", "</b>")]),
+        build_head(102),
+        build_head(199, [("X", "y")], reason="Odd"),
     ]
-    for parts in ([b"".join(early) + CONTINUE + answer(200, b"hi")], [*early, CONTINUE, answer(200, b"hi")]):
+    for parts in (
+        [b"".join(early) + CONTINUE + build_answer(200, b"hi")],
+        [*early, CONTINUE, build_answer(200, b"hi")],
+    ):
 
         async def script(peer: Peer, parts: list[bytes] = parts) -> None:
             for _ in range(2):
@@ -99,13 +105,13 @@ async def test_interim_answers_are_passed_on() -> None:
             for _ in range(2):
                 await client.send(get())
                 response = await client.read_response()
-                assert (response.informational, response.raw) == (tuple(early), answer(200, b"hi"))
+                assert (response.informational, response.raw) == (tuple(early), build_answer(200, b"hi"))
             assert len(upstream.connections) == 1
 
 
 async def test_http_1_0_clients_get_no_interim_answers() -> None:
     """HTTP/1.0 does not know them (RFC 9110 section 15.2); nor does its Expect mean anything."""
-    async with through(serve(head(103, [("Link", "x")]) + CONTINUE + answer(200, b"hi"))) as (gateway, _):
+    async with through(serve(build_head(103, [("Link", "x")]) + CONTINUE + build_answer(200, b"hi"))) as (gateway, _):
         for lines in ((), EXPECTING):
             async with client_of(gateway) as client:
                 await client.send(get(b"/v1/x", *lines, version=b"1.0"))
@@ -118,11 +124,11 @@ async def test_endless_interim_answers_become_a_502() -> None:
     async def flood(peer: Peer) -> None:
         await peer.read_request()
         while True:
-            await peer.send(head(102) * 100)
+            await peer.send(build_head(102) * 100)
 
     async def die(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(103))
+        await peer.send(build_head(103))
         await breathe()
 
     async with through(flood, die) as (gateway, upstream), client_of(gateway) as client:
@@ -153,7 +159,7 @@ async def test_an_early_refusal_of_an_upload_is_delivered(end: str) -> None:
                 sending = asyncio.create_task(upload(client))
                 response = await client.read_response()
                 assert (response.raw_body, response.status) == (b'{"error":"too large"}', 413)
-                assert response.values(b"connection") == [b"close"]
+                assert response.list_values(b"connection") == [b"close"]
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
         await upstream.wait_open(0)
@@ -184,7 +190,7 @@ async def test_early_refusal_reaches_a_client_that_sends_before_reading() -> Non
         await breathe(20)
         response = await client.read_response()
         assert response.status == 413
-        if response.values(b"connection") == [b"close"]:
+        if response.list_values(b"connection") == [b"close"]:
             assert await client.wait_end() == "eof"
 
 
@@ -193,10 +199,10 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_head()
-        await peer.send(answer(200, b"enough"))
+        await peer.send(build_answer(200, b"enough"))
         await peer.wait_end()
 
-    async with through(script, serve(answer(200, b"next"))) as (gateway, upstream):
+    async with through(script, serve(build_answer(200, b"next"))) as (gateway, upstream):
         async with client_of(gateway) as client:
             await client.send(post(bytes(1000))[:-500])
             assert (await client.read_response()).payload == b"enough"
@@ -208,10 +214,12 @@ async def test_an_upstream_that_answered_early_is_not_used_again() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "wait"])
-@pytest.mark.parametrize("request_", [get(), post(b"{}"), post(bytes(300_000)), post_chunked(chunk(b"x") + LAST_CHUNK)])
+@pytest.mark.parametrize(
+    "request_", [get(), post(b"{}"), post(bytes(300_000)), post_chunked(build_chunk(b"x") + LAST_CHUNK)]
+)
 async def test_upstream_answer_sent_on_accept_reaches_the_client(request_: bytes, end: str) -> None:
     """A server at its limit says 503 before it has read anything: with its Retry-After, not as an error of ours."""
-    busy = answer(503, b"at my limit", [("Retry-After", "7"), ("Connection", "close")])
+    busy = build_answer(503, b"at my limit", [("Retry-After", "7"), ("Connection", "close")])
 
     async def script(peer: Peer) -> None:
         await peer.send(busy)
@@ -224,7 +232,7 @@ async def test_upstream_answer_sent_on_accept_reaches_the_client(request_: bytes
                 await client.send(request_)
                 response = await client.read_response()
                 assert (response.status, response.payload) == (503, b"at my limit")
-                assert response.values(b"retry-after") == [b"7"]
+                assert response.list_values(b"retry-after") == [b"7"]
         await upstream.wait_open(0)
         assert not listener_of(gateway).router.groups[0].members[0].pool.open
 
@@ -252,7 +260,7 @@ async def test_early_answer_keeps_other_requests_off_the_unfinished_connection(f
 
     async def impatient(peer: Peer) -> None:
         await peer.read_head()
-        sends = [client.send(b"body"), peer.send(answer(429, b"slow down"))]  # both before the loop looks again
+        sends = [client.send(b"body"), peer.send(build_answer(429, b"slow down"))]  # both before the loop looks again
         await asyncio.gather(*(sends if first == "body" else sends[::-1]))
         await whole.wait()
         await peer.wait_end()
@@ -275,16 +283,16 @@ async def test_connection_with_unread_request_body_is_not_reused() -> None:
     async def never_reads(peer: Peer) -> None:
         await peer.read_head()
         await go.wait()
-        await peer.send(answer(200, b"enough"))
+        await peer.send(build_answer(200, b"enough"))
         await done.wait()
 
-    async with through(never_reads, serve(answer(200, b"next")), rcvbuf=4096) as (gateway, upstream):
+    async with through(never_reads, serve(build_answer(200, b"next")), rcvbuf=4096) as (gateway, upstream):
         async with client_of(gateway) as client:
             await client.send(post_chunked(b""))
             await upstream.wait_connections(1)
             pool = listener_of(gateway).router.groups[0].members[0].pool
             while not any(connection.transport.get_write_buffer_size() for connection in pool.open):
-                await client.send(chunk(bytes(16384)))
+                await client.send(build_chunk(bytes(16384)))
                 await breathe()
             await client.send(b"0\r\n\r\n")
             await breathe()
@@ -305,10 +313,10 @@ async def test_request_body_and_answer_stream_in_full_duplex() -> None:
     async def echo(peer: Peer) -> None:
         for _ in range(2):
             await peer.read_head()
-            await peer.send(head(200, [("Transfer-Encoding", "chunked")]))
+            await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]))
             while size := int((await peer.read_until(b"\r\n"))[:-2], 16):
                 data = await peer.read_exactly(size + 2)
-                await peer.send(chunk(data[:-2].upper()))
+                await peer.send(build_chunk(data[:-2].upper()))
             await peer.read_until(b"\r\n")
             await peer.send(b"0\r\n\r\n")
 
@@ -316,8 +324,8 @@ async def test_request_body_and_answer_stream_in_full_duplex() -> None:
         await client.send(post_chunked(b""))
         started = await client.read_head()
         for word in (b"one", b"two", b"three" * 1000):
-            await client.send(chunk(word))
-            assert await client.read_exactly(len(chunk(word))) == chunk(word.upper())
+            await client.send(build_chunk(word))
+            assert await client.read_exactly(len(build_chunk(word))) == build_chunk(word.upper())
         await client.send(b"0\r\n\r\n")
         assert await client.read_exactly(5) == b"0\r\n\r\n"
         assert b"onnection: close" in started  # the answer began before the request was whole
@@ -360,7 +368,7 @@ async def test_streamed_request_body_reaches_upstream_immediately() -> None:
         request_head = await peer.read_head()
         for size in (3, 4, 3):
             seen.put_nowait(await peer.read_exactly(size))
-        await peer.send(answer(200, request_head[:4]))
+        await peer.send(build_answer(200, request_head[:4]))
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         await client.send(post(bytes(10))[:-10])

@@ -4,13 +4,13 @@ import asyncio
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import chunk, head, serve
+from gateway.testing.scripts import build_chunk, build_head, serve
 
 from .through import FINE, client_of, get, post_chunked, through
 
 #: As many chunks as one read of 256,000 bytes holds, the most that uvloop reads at once, a few times over.
 CHUNKS = 200_000
-FLOOD = chunk(b"x") * CHUNKS + b"0\r\n\r\n"
+FLOOD = build_chunk(b"x") * CHUNKS + b"0\r\n\r\n"
 #: A reader that took a whole read at once, and 32 reads in one turn of the loop, would leave room for a few at most.
 ANSWERED_MEANWHILE = 25
 
@@ -20,7 +20,7 @@ async def flooding(peer: Peer) -> None:
     while True:
         request = await peer.read_request(timeout_s=None)
         if request.target.endswith(b"/flood"):
-            await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + FLOOD, timeout_s=None)
+            await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + FLOOD, timeout_s=None)
         else:
             await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
@@ -81,11 +81,11 @@ async def test_page_request_of_tiny_chunks_does_not_starve_other_requests() -> N
 
 async def test_answer_sent_before_the_upstream_closed_is_delivered_whole() -> None:
     """The last read waits for its turns when the connection behind it is already gone."""
-    body = chunk(b"x") * 5000 + b"0\r\n\r\n"
+    body = build_chunk(b"x") * 5000 + b"0\r\n\r\n"
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + body)
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + body)
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         await client.send(get())

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from gateway.testing.messages import Request, differences
+from gateway.testing.messages import Request, describe_differences
 from gateway.testing.raw_connection import Peer
 from gateway.testing.upstream import Script
 
@@ -199,11 +199,13 @@ async def test_generated_pairs_are_byte_exact(block: int) -> None:
                     assert upstream.requests, (number, response.raw)
                     seen = upstream.requests.pop()
                     assert number_of(seen) == number
-                    assert not (found := differences(requests[number], seen.raw, may_differ=REQUEST_MAY_DIFFER)), (
+                    assert not (
+                        found := describe_differences(requests[number], seen.raw, may_differ=REQUEST_MAY_DIFFER)
+                    ), (
                         number,
                         found,
                     )
-                    assert not (found := differences(answers[number], response.raw, may_differ=HOP)), (
+                    assert not (found := describe_differences(answers[number], response.raw, may_differ=HOP)), (
                         number,
                         found,
                         response.raw[:900],

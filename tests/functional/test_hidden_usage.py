@@ -6,7 +6,7 @@ import pytest
 from functional.through import ask, get, post, through
 from gateways import until_read
 
-from gateway.testing.scripts import answer, serve, sse
+from gateway.testing.scripts import build_answer, build_event_stream, serve
 
 PATH = b"/v1/responses"
 ASK = post(b'{"model": "o3", "input": "hi"}', PATH)
@@ -29,11 +29,11 @@ async def test_usage_is_found_despite_client_text_repeated_in_the_answer(behind:
     if streamed:
         event = {"type": "response.completed", "response": {"id": "r", **response}}
         created = {"type": "response.created", "response": {"id": "r", "model": "o3"}}
-        body = sse([b"data: %b\n\n" % json.dumps(one).encode() for one in (created, event)])
+        body = build_event_stream([b"data: %b\n\n" % json.dumps(one).encode() for one in (created, event)])
         headers = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
     else:
         body, headers = json.dumps(response).encode(), [("Content-Type", "application/json")]
-    async with through(serve(answer(200, body, headers)), usage={"enabled": True}) as (gateway, _):
+    async with through(serve(build_answer(200, body, headers)), usage={"enabled": True}) as (gateway, _):
 
         async def counted() -> list[tuple[object, ...]]:
             told = await ask(gateway, get(b"/context/usage?by=model"))

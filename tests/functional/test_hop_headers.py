@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 
 from .through import ask, client_of, error_of, get, post, refusal, through
 
@@ -26,7 +26,7 @@ async def lines_upstream(*lines: bytes, upstream: dict[str, object] | None = Non
 
 async def lines_back(*lines: tuple[str, str], status: int = 200) -> list[bytes]:
     """The header lines that the client gets of an answer with `lines`."""
-    async with through(serve(answer(status, b"hi", lines))) as (gateway, _):
+    async with through(serve(build_answer(status, b"hi", lines))) as (gateway, _):
         response = await ask(gateway, get())
     return response.raw_head.split(b"\r\n")[1:-2]
 
@@ -91,7 +91,7 @@ async def test_host_cannot_be_nominated_away() -> None:
     """The upstream gets exactly one Host, its own."""
     async with through() as (gateway, upstream):
         await ask(gateway, get(b"/v1/x", b"Connection: Host"))
-    assert upstream.requests[0].values(b"host") == [upstream.base_url.removeprefix("http://").encode()]
+    assert upstream.requests[0].list_values(b"host") == [upstream.base_url.removeprefix("http://").encode()]
 
 
 async def test_the_length_of_an_answer_cannot_be_nominated_away() -> None:
@@ -198,7 +198,7 @@ async def test_refused_client_reaches_no_upstream(lines: list[bytes], status: in
             await client.send(post(b"{}", b"/v1/x", *lines))
             response = await client.read_response()
             assert (response.status, error_of(response)["code"]) == (status, code)
-            assert response.values(b"www-authenticate") == ([b"Bearer"] if status == 401 else [])
+            assert response.list_values(b"www-authenticate") == ([b"Bearer"] if status == 401 else [])
             assert not any(secret in response.raw for secret in (KEY.encode(), b"wrong", b"sk-up"))
         assert not upstream.connections
         await client.send(get(b"/v1/x", b"Authorization: Bearer " + KEY.encode()))
@@ -246,7 +246,7 @@ async def test_an_absolute_target_becomes_a_path(target: bytes) -> None:
     async with through() as (gateway, upstream):
         assert (await ask(gateway, get(target))).status == 200
     assert upstream.requests[0].target == b"/v1/x?y"
-    assert upstream.requests[0].values(b"host") == [upstream.base_url.removeprefix("http://").encode()]
+    assert upstream.requests[0].list_values(b"host") == [upstream.base_url.removeprefix("http://").encode()]
 
 
 async def test_bad_absolute_targets_are_refused() -> None:
@@ -269,6 +269,6 @@ async def test_a_closing_client_does_not_close_the_upstream() -> None:
     async with through() as (gateway, upstream):
         for _ in range(3):
             response = await ask(gateway, get(b"/v1/x", b"Connection: close"))
-            assert response.values(b"connection") == [b"close"]
+            assert response.list_values(b"connection") == [b"close"]
     assert len(upstream.connections) == 1
-    assert all(not request.values(b"connection") for request in upstream.requests)
+    assert all(not request.list_values(b"connection") for request in upstream.requests)

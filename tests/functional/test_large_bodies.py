@@ -11,7 +11,7 @@ import pytest
 from gateways import until_still
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import answer, chunk, head, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream, Script
 from tests.support.gateway_process import GatewayProcess
 
@@ -35,7 +35,7 @@ def resident_bytes(gateway: GatewayProcess, *, peak: bool = True) -> int:
 @asynccontextmanager
 async def process(*scripts: Script) -> AsyncIterator[tuple[GatewayProcess, FakeUpstream]]:
     """A gateway in a process of its own that has served some requests already."""
-    async with FakeUpstream(serve(answer(200, b"warm")), *scripts, keep_bytes=0) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b"warm")), *scripts, keep_bytes=0) as upstream:
         config = f"upstreams: [{{name: up, base_url: '{upstream.base_url}'}}]\nallowed_hosts: [gw.example]\n"
         async with GatewayProcess(config) as gateway:
             async with connect(gateway.host, gateway.port) as client:
@@ -54,12 +54,12 @@ async def process(*scripts: Script) -> AsyncIterator[tuple[GatewayProcess, FakeU
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_large_answer_passes_through(chunked: bool) -> None:
     """200 MB, with a length and in chunks: the same bytes, and no more than 16 MB of memory on top."""
-    unit = chunk(BLOCK) if chunked else BLOCK
+    unit = build_chunk(BLOCK) if chunked else BLOCK
 
     async def flood(peer: Peer) -> None:
         await peer.read_request()
         framing = ("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(BLOCK) * BLOCKS))
-        await peer.send(head(200, [framing]))
+        await peer.send(build_head(200, [framing]))
         for _ in range(BLOCKS):
             await peer.send(unit)
         if chunked:
@@ -84,7 +84,7 @@ async def test_a_large_answer_passes_through(chunked: bool) -> None:
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_large_upload_passes_through(chunked: bool) -> None:
     """As an answer does."""
-    unit = chunk(BLOCK) if chunked else BLOCK
+    unit = build_chunk(BLOCK) if chunked else BLOCK
     total = len(unit) * BLOCKS + 5 * chunked
     shas: list[bytes] = []
 
@@ -93,7 +93,7 @@ async def test_a_large_upload_passes_through(chunked: bool) -> None:
         before = peer.sha256.copy()
         await peer.discard(total, timeout_s=60)
         shas.extend((before.digest(), peer.sha256.digest()))
-        await peer.send(answer(200, b"thanks"))
+        await peer.send(build_answer(200, b"thanks"))
 
     async with process(swallow) as (gateway, upstream):
         before = resident_bytes(gateway)
@@ -115,9 +115,9 @@ async def test_stalled_readers_use_bounded_memory() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]))
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]))
         while True:
-            await peer.send(chunk(BLOCK), timeout_s=None)
+            await peer.send(build_chunk(BLOCK), timeout_s=None)
 
     async with process(endless) as (gateway, upstream):
         before = resident_bytes(gateway)
@@ -139,7 +139,7 @@ async def test_aborted_streams_leak_no_memory() -> None:
 
     async def stream(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"data: 1\n\n"))
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(b"data: 1\n\n"))
         await peer.wait_end(timeout_s=None)
 
     async def one() -> None:

@@ -10,15 +10,15 @@ from unanswered_ports import silent_port
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, head, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, serve
 
 from .through import HOSTS, breathe, client_of, get, listener_of, post, post_chunked, through
 
 #: The promise, and what comes to it where a paused client must be looked for, every 0.05 s.
 AT_ONCE_S, NOTICED_S = 0.1, 0.15
 
-CHUNKED = head(200, [("Transfer-Encoding", "chunked")])
-STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+CHUNKED = build_head(200, [("Transfer-Encoding", "chunked")])
+STREAM = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 async def silent(peer: Peer) -> None:
@@ -40,11 +40,11 @@ PHASES: dict[str, tuple[Callable[[Peer], Awaitable[None]], bytes, int]] = {
     "uploading": (silent, post(bytes(1000))[:-500], 0),
     "uploading chunks": (silent, post_chunked(b"5\r\nhello\r\n"), 0),
     "head": (begins(b"HTTP/1.1 200 OK\r\nX-"), get(), 0),
-    "length": (begins(head(200, [("Content-Length", "9")]) + b"1234"), get(), 4),
-    "chunked": (begins(CHUNKED + chunk(b"abc")), get(), 3),
-    "streaming": (begins(STREAM + chunk(b"data: 1\n\n")), post(b"{}"), 9),
-    "open": (begins(head(200) + b"abc"), get(), 3),
-    "interim": (begins(head(103)), get(), 3),
+    "length": (begins(build_head(200, [("Content-Length", "9")]) + b"1234"), get(), 4),
+    "chunked": (begins(CHUNKED + build_chunk(b"abc")), get(), 3),
+    "streaming": (begins(STREAM + build_chunk(b"data: 1\n\n")), post(b"{}"), 9),
+    "open": (begins(build_head(200) + b"abc"), get(), 3),
+    "interim": (begins(build_head(103)), get(), 3),
 }
 
 
@@ -69,7 +69,7 @@ async def test_the_upstream_connection_ends_with_the_client(phase: str, how: str
         left.within(AT_ONCE_S)
         client.close()
         assert gateway.metrics.client_disconnects == 1
-        assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
+        assert gateway.metrics.get_upstream("up").outcomes == {"cancelled": 1}
 
 
 async def test_client_leaving_during_connect_stops_the_attempt() -> None:
@@ -83,7 +83,7 @@ async def test_client_leaving_during_connect_stops_the_attempt() -> None:
             left = LoopTime()
             await until(lambda: gateway.metrics.client_disconnects)
             left.within(AT_ONCE_S)
-            assert gateway.metrics.upstream("up").outcomes == {"cancelled": 1}
+            assert gateway.metrics.get_upstream("up").outcomes == {"cancelled": 1}
 
 
 async def test_departure_of_a_client_that_does_not_read_is_noticed() -> None:
@@ -93,7 +93,7 @@ async def test_departure_of_a_client_that_does_not_read_is_noticed() -> None:
         await peer.read_request()
         await peer.send(CHUNKED)
         while True:
-            await peer.send(chunk(bytes(50_000)), timeout_s=None)
+            await peer.send(build_chunk(bytes(50_000)), timeout_s=None)
 
     async with through(flood) as (gateway, upstream):
         client = await client_of(gateway, rcvbuf=4096)
@@ -116,7 +116,7 @@ async def test_client_reset_is_noticed_while_its_upload_is_stuck() -> None:
 
     async with through(deaf, rcvbuf=4096) as (gateway, upstream):
         client = await client_of(gateway)
-        sending = asyncio.create_task(client.send(post_chunked(chunk(bytes(64_000_000))), timeout_s=None))
+        sending = asyncio.create_task(client.send(post_chunked(build_chunk(bytes(64_000_000))), timeout_s=None))
         await upstream.wait_connections(1)
         await stuck(client)
         sending.cancel()
@@ -155,7 +155,7 @@ async def test_cancelled_requests_do_not_affect_other_clients() -> None:
             while True:
                 request = await peer.read_request(timeout_s=None)
                 await asyncio.sleep(delay_s)  # the client leaves before, while or after this
-                await peer.send(answer(200, request.target))
+                await peer.send(build_answer(200, request.target))
 
         return script
 
@@ -185,7 +185,7 @@ async def test_cancelled_requests_do_not_affect_other_clients() -> None:
 
 async def test_client_leaving_after_a_whole_answer_cancels_nothing() -> None:
     """`Connection: close` clients that leave right after the answer do not cost the upstream its connection."""
-    async with through(serve(answer(200, b"x"))) as (gateway, upstream):
+    async with through(serve(build_answer(200, b"x"))) as (gateway, upstream):
         for _ in range(20):
             async with client_of(gateway) as client:
                 await client.send(get(b"/v1/x", b"Connection: close"))

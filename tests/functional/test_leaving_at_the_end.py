@@ -14,13 +14,13 @@ from usage.shapes import CHAT, chat_stream, message_stream, response_stream
 
 from gateway.lanes.passthrough.last_event import REST_BYTES
 from gateway.testing.raw_connection import Peer, PendingConnection
-from gateway.testing.scripts import LAST_CHUNK, chunk, head
+from gateway.testing.scripts import LAST_CHUNK, build_chunk, build_head
 from gateway.usage.tokens import RequestUsage, TokenCounts
 
 from .through import client_of, listener_of, post, through
 
 SSE = ("Content-Type", "text/event-stream")
-CHUNKED = head(200, [SSE, ("Transfer-Encoding", "chunked")])
+CHUNKED = build_head(200, [SSE, ("Transfer-Encoding", "chunked")])
 DONE = b"data: [DONE]\n\n"
 LONG = b'event: response.completed\ndata: {"type":"response.completed","response":{"instructions":"%b"}}\n\n' % (
     b"Be brief. " * 9000
@@ -28,7 +28,7 @@ LONG = b'event: response.completed\ndata: {"type":"response.completed","response
 
 
 def chunks_of(stream: bytes) -> list[bytes]:
-    return [chunk(event + b"\n\n") for event in stream.split(b"\n\n") if event]
+    return [build_chunk(event + b"\n\n") for event in stream.split(b"\n\n") if event]
 
 
 #: What an upstream sends at a time, up to the end of the last event.
@@ -36,19 +36,24 @@ STREAMS: dict[str, list[bytes]] = {
     "chat": [CHUNKED, *chunks_of(chat_stream("Hel", "lo", usage=CHAT["usage"]))],
     "message": [CHUNKED, *chunks_of(message_stream("Hello"))],
     "response": [CHUNKED, *chunks_of(response_stream("Hello"))],
-    "response failed": [CHUNKED, chunk(b'data: {"type": "response.failed"}\n\n')],
-    "response incomplete": [CHUNKED, chunk(b'data: {"response": {}, "type": "response.incomplete"}\r\n\r\n')],
+    "response failed": [CHUNKED, build_chunk(b'data: {"type": "response.failed"}\n\n')],
+    "response incomplete": [CHUNKED, build_chunk(b'data: {"response": {}, "type": "response.incomplete"}\r\n\r\n')],
     "all at once": [CHUNKED + b"".join(chunks_of(chat_stream("Hello")))],
-    "last events together": [CHUNKED, chunk(b"data: {}\n\n"), chunk(b"data: {}\n\n") + chunk(DONE)],
-    "long last event": [CHUNKED, chunk(LONG)],
-    "long last event, cut in its name": [CHUNKED, chunk(LONG)[:60], chunk(LONG)[60:70], chunk(LONG)[70:]],
-    "long last event in chunks": [CHUNKED, chunk(LONG[:9000]), chunk(LONG[9000:])],
+    "last events together": [CHUNKED, build_chunk(b"data: {}\n\n"), build_chunk(b"data: {}\n\n") + build_chunk(DONE)],
+    "long last event": [CHUNKED, build_chunk(LONG)],
+    "long last event, cut in its name": [
+        CHUNKED,
+        build_chunk(LONG)[:60],
+        build_chunk(LONG)[60:70],
+        build_chunk(LONG)[70:],
+    ],
+    "long last event in chunks": [CHUNKED, build_chunk(LONG[:9000]), build_chunk(LONG[9000:])],
 }
 #: Streams of which a part is missing, or seems to be there: a client that leaves then has left in the middle.
 UNFINISHED: dict[str, list[bytes]] = {
-    "no last event": [CHUNKED, chunk(b'data: {"choices":[]}\n\n')],
-    "last event begins": [CHUNKED, chunk(LONG[:9000])],
-    "said in a text": [CHUNKED, chunk(b'data: {"delta":"\\ndata: [DONE]\\n \\"type\\":\\"message_stop\\""}\n\n')],
+    "no last event": [CHUNKED, build_chunk(b'data: {"choices":[]}\n\n')],
+    "last event begins": [CHUNKED, build_chunk(LONG[:9000])],
+    "said in a text": [CHUNKED, build_chunk(b'data: {"delta":"\\ndata: [DONE]\\n \\"type\\":\\"message_stop\\""}\n\n')],
 }
 
 
@@ -99,7 +104,7 @@ async def test_client_leaving_at_the_last_event_counts_as_a_whole_answer(
     """Its connection carries the next request, and its usage is not cut."""
     upstream, heard = Parts(parts), Heard()
     async with assembled(upstream.script, recorded=heard if is_metered else None) as lane:
-        outcomes = lane.metrics.upstream("up").outcomes
+        outcomes = lane.metrics.get_upstream("up").outcomes
         for _ in range(3):
             await upstream.leave(lane.client(), how, outcomes)
             await until(lambda: lane.pool.idle)
@@ -115,7 +120,7 @@ async def test_client_leaving_at_the_last_event_keeps_full_token_counts() -> Non
     """The last event of a Response says them."""
     upstream, heard = Parts(STREAMS["response"]), Heard()
     async with assembled(upstream.script, recorded=heard) as lane:
-        await upstream.leave(lane.client(), "close", lane.metrics.upstream("up").outcomes)
+        await upstream.leave(lane.client(), "close", lane.metrics.get_upstream("up").outcomes)
         await lane.until_idle()
     assert heard.usage == [RequestUsage(TokenCounts(36, 6, 0, 87, 5))]
 
@@ -125,7 +130,7 @@ async def test_client_leaving_before_the_last_event_is_cancelled(parts: list[byt
     """Its upstream connection ends with it."""
     upstream = Parts(parts)
     async with assembled(upstream.script) as lane:
-        outcomes = lane.metrics.upstream("up").outcomes
+        outcomes = lane.metrics.get_upstream("up").outcomes
         await upstream.leave(lane.client(), "close", outcomes)
         await lane.upstream.wait_open(0)
         assert outcomes == {"cancelled": 1}
@@ -134,14 +139,14 @@ async def test_client_leaving_before_the_last_event_is_cancelled(parts: list[byt
 
 @pytest.mark.parametrize(
     "rest",
-    [b"", b"no chunk", chunk(bytes(REST_BYTES)), LAST_CHUNK + b"HTTP/1.1 200 OK\r\n"],
+    [b"", b"no chunk", build_chunk(bytes(REST_BYTES)), LAST_CHUNK + b"HTTP/1.1 200 OK\r\n"],
     ids=["none", "broken", "long", "too much"],
 )
 async def test_unfinished_body_after_the_last_event_closes_the_upstream_connection(rest: bytes) -> None:
     """Its client has its answer all the same."""
     upstream = Parts(STREAMS["chat"], rest)
     async with assembled(upstream.script) as lane:
-        outcomes = lane.metrics.upstream("up").outcomes
+        outcomes = lane.metrics.get_upstream("up").outcomes
         await upstream.leave(lane.client(), "close", outcomes)
         await lane.upstream.wait_open(0)
         assert outcomes == {"ok": 1}
@@ -153,7 +158,7 @@ async def test_close_delimited_body_ends_with_its_connection_at_the_last_event()
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [SSE]) + DONE)
+        await peer.send(build_head(200, [SSE]) + DONE)
         await peer.wait_end()
 
     async with assembled(script) as lane:
@@ -162,7 +167,7 @@ async def test_close_delimited_body_ends_with_its_connection_at_the_last_event()
             await client.read_until(DONE)
         await lane.upstream.wait_open(0)
         await lane.until_idle()
-        assert lane.metrics.upstream("up").outcomes == {"ok": 1}
+        assert lane.metrics.get_upstream("up").outcomes == {"ok": 1}
 
 
 async def test_endpoint_place_is_released_when_a_client_leaves_at_the_end() -> None:
@@ -171,7 +176,7 @@ async def test_endpoint_place_is_released_when_a_client_leaves_at_the_end() -> N
     rules = {"retry": {"tries": 2}, "limits": {"concurrent": 1}}
     async with through(upstream.script, upstream=rules) as (gateway, fake):
         for _ in range(3):
-            outcomes = gateway.metrics.upstream("up").outcomes
+            outcomes = gateway.metrics.get_upstream("up").outcomes
             await upstream.leave(client_of(gateway), "close", outcomes)
             pool = listener_of(gateway).router.groups[0].members[0].pool
             await until(lambda pool=pool: pool.idle)

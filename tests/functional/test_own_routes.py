@@ -6,7 +6,7 @@ import pytest
 from gateways import key
 
 from gateway.testing.raw_connection import Response
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 
 from .through import (
     ask,
@@ -31,7 +31,7 @@ def own(target: bytes, *lines: bytes, method: bytes = b"GET", version: bytes = b
 
 
 def is_discreet(response: Response) -> None:
-    assert not response.values(b"server")
+    assert not response.list_values(b"server")
     assert b"aiohttp" not in response.raw_head and b"Python" not in response.raw_head
 
 
@@ -42,11 +42,11 @@ async def test_a_page_is_served(target: str) -> None:
         for query in (b"", b"?", b"?x=%zz&/v1/"):
             response = await ask(gateway, own(target.encode() + query))
             assert (response.status, response.payload) == (200, PAGES[target])
-            assert response.values(b"content-type") == [b"application/json; charset=utf-8"]
+            assert response.list_values(b"content-type") == [b"application/json; charset=utf-8"]
             is_discreet(response)
         response = await ask(gateway, own(target.encode(), method=b"HEAD"))
         assert (response.status, response.raw_body) == (200, b"")
-        assert response.values(b"content-length") == [b"%d" % len(PAGES[target])]
+        assert response.list_values(b"content-length") == [b"%d" % len(PAGES[target])]
         assert not upstream.connections
 
 
@@ -55,7 +55,7 @@ async def test_the_metrics_are_served() -> None:
     async with through() as (gateway, _):
         await ask(gateway, post(b"{}"))
         response = await ask(gateway, own(b"/metrics"))
-        assert response.values(b"content-type") == [b"text/plain; version=0.0.4; charset=utf-8"]
+        assert response.list_values(b"content-type") == [b"text/plain; version=0.0.4; charset=utf-8"]
         assert (
             b'gateway_http_requests_total{code="200",method="POST",mode="passthrough",route="/v1/"} 1.0'
             in response.payload
@@ -65,7 +65,7 @@ async def test_the_metrics_are_served() -> None:
 
 async def test_gateway_pages_and_passthrough_share_a_connection() -> None:
     """One after the other, on and on, over one upstream connection."""
-    async with through(serve(answer(200, b"lane"))) as (gateway, upstream), client_of(gateway) as client:
+    async with through(serve(build_answer(200, b"lane"))) as (gateway, upstream), client_of(gateway) as client:
         for _ in range(20):
             for request, payload in (
                 (own(b"/health/live"), b'{"status": "ok"}'),
@@ -76,7 +76,7 @@ async def test_gateway_pages_and_passthrough_share_a_connection() -> None:
             ):
                 await client.send(request)
                 response = await client.read_response(method="HEAD" if request[:4] == b"HEAD" else "GET")
-                assert (response.status, response.payload, response.values(b"connection")) == (200, payload, [])
+                assert (response.status, response.payload, response.list_values(b"connection")) == (200, payload, [])
         assert len(upstream.connections) == 1
 
 
@@ -91,7 +91,7 @@ async def test_pipelined_page_and_passthrough_requests_are_answered_in_order() -
         + own(b"/health/ready")
     ) * 5
     expected = [b'{"status": "ok"}', b"/v1/1", b'{"status": "ok"}', None, b"/v1/2", b'{"status": "ready"}'] * 5
-    async with through(serve(lambda r: answer(200, r.target))) as (gateway, upstream):
+    async with through(serve(lambda r: build_answer(200, r.target))) as (gateway, upstream):
         for cut in (0, 17, 60, 137, 333, len(stream) - 1):
             async with client_of(gateway) as client:
                 await in_pieces(client, stream[:cut], stream[cut:])
@@ -122,7 +122,7 @@ async def test_unsupported_page_methods_return_405(method: bytes) -> None:
             await client.send(own(target, b"Content-Length: 3", method=method) + b"abc")
             response = await client.read_response()
             assert (response.status, error_of(response)["code"]) == (405, "method_not_allowed")
-            assert b"GET" in b"".join(response.values(b"allow"))
+            assert b"GET" in b"".join(response.list_values(b"allow"))
             is_discreet(response)
         await client.send(get())
         assert (await client.read_response()).status == 200
@@ -233,7 +233,7 @@ async def test_passthrough_with_keys_ignores_host_and_origin() -> None:
     """They go upstream, as everything: a browser has no key to add to what another page asks."""
     async with through(keys=[key("k")], allowed_hosts=[]) as (gateway, upstream):
         assert (await ask(gateway, get(b"/v1/x", b"Origin: http://evil.example", b"X-Gateway-Key: k"))).status == 200
-        assert upstream.requests[0].values(b"origin") == [b"http://evil.example"]
+        assert upstream.requests[0].list_values(b"origin") == [b"http://evil.example"]
 
 
 async def test_page_request_with_connection_close_ends_the_connection() -> None:

@@ -7,13 +7,13 @@ from measuring import Effort
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, serve
+from gateway.testing.scripts import build_answer, build_head, serve
 
 from .through import ask, breathe, client_of, get, in_pieces, post, post_chunked, refusal, through
 
 
 def echo(request: Request) -> bytes:
-    return answer(200, request.target + b" " + request.payload)
+    return build_answer(200, request.target + b" " + request.payload)
 
 
 async def payloads(client: Peer, n: int) -> list[bytes]:
@@ -80,7 +80,7 @@ async def test_pipelined_flood_is_read_only_up_to_a_bound() -> None:
     async def slow(peer: Peer) -> None:
         await peer.read_request()
         await waiting.wait()
-        await peer.send(answer(200, b"late"))
+        await peer.send(build_answer(200, b"late"))
         await serve(echo)(peer)
 
     requests = get(b"/v1/y", b"X: " + b"x" * 8000) * 8000  # 64 MB
@@ -102,7 +102,7 @@ async def test_a_slow_answer_is_not_overtaken() -> None:
     async def script(peer: Peer) -> None:
         await peer.read_request()
         await go.wait()
-        await peer.send(answer(200, b"slow"))
+        await peer.send(build_answer(200, b"slow"))
         await serve(echo)(peer)
 
     async with through(script) as (gateway, upstream), client_of(gateway) as client:
@@ -142,7 +142,7 @@ async def test_requests_after_connection_close_are_not_read() -> None:
     ):
         async with through(serve(echo)) as (gateway, upstream), client_of(gateway) as client:
             await client.send(last + get(b"/v1/2"))
-            assert (await client.read_response()).values(b"connection") == [b"close"]
+            assert (await client.read_response()).list_values(b"connection") == [b"close"]
             assert await client.wait_end() == "eof"
             assert not [request for request in upstream.requests if request.target == b"/v1/2"]
 
@@ -213,10 +213,10 @@ async def test_client_that_leaves_within_its_head_gets_no_answer() -> None:
 async def test_bodiless_answers_keep_pipelined_answers_in_order() -> None:
     """HEAD, 204 and 304 have no body: the next answer begins right behind the head."""
     replies = {
-        b"HEAD": head(200, [("Content-Length", "50")]),
-        b"GET": answer(204),
-        b"PUT": head(304, [("Content-Length", "50"), ("ETag", "x")]),
-        b"POST": answer(200, b"end"),
+        b"HEAD": build_head(200, [("Content-Length", "50")]),
+        b"GET": build_answer(204),
+        b"PUT": build_head(304, [("Content-Length", "50"), ("ETag", "x")]),
+        b"POST": build_answer(200, b"end"),
     }
     async with (
         through(serve(lambda request: replies[request.method])) as (gateway, upstream),

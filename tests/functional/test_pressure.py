@@ -10,7 +10,7 @@ from unanswered_ports import silent_port
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, head, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, serve
 
 from .through import HOSTS, client_of, get, listener_of, meanwhile, post, post_chunked, through
 
@@ -39,11 +39,11 @@ async def test_unread_answer_applies_backpressure_to_the_upstream(framing: str) 
     block = random.Random(7).randbytes(1 << 16)
     count = OFFERED_BYTES // len(block)
     start = {
-        "length": head(200, [("Content-Length", str(OFFERED_BYTES))]),
-        "chunked": head(200, [("Transfer-Encoding", "chunked")]),
-        "open": head(200),
+        "length": build_head(200, [("Content-Length", str(OFFERED_BYTES))]),
+        "chunked": build_head(200, [("Transfer-Encoding", "chunked")]),
+        "open": build_head(200),
     }[framing]
-    unit = chunk(block) if framing == "chunked" else block
+    unit = build_chunk(block) if framing == "chunked" else block
     expected = hashlib.sha256(unit * count)
 
     async def flood(peer: Peer) -> None:
@@ -90,7 +90,7 @@ async def test_unread_upload_applies_backpressure_to_the_client(framing: str) ->
         else:
             for _ in range(count):
                 sha.update(await peer.read_exactly(len(block)))
-        await peer.send(answer(200, sha.digest()))
+        await peer.send(build_answer(200, sha.digest()))
 
     async with through(slow, rcvbuf=8192) as (gateway, upstream), client_of(gateway) as client:
 
@@ -102,7 +102,7 @@ async def test_unread_upload_applies_backpressure_to_the_client(framing: str) ->
             else:
                 await client.send(post_chunked(b""))
                 for _ in range(count):
-                    await client.send(chunk(block), timeout_s=None)
+                    await client.send(build_chunk(block), timeout_s=None)
                 await client.send(b"0\r\n\r\n")
 
         uploading = asyncio.create_task(upload())
@@ -134,7 +134,7 @@ async def test_connections_are_usable_after_a_jam() -> None:
     async def script(peer: Peer) -> None:
         while True:
             request = await peer.read_request(timeout_s=None)
-            await peer.send(answer(200, request.payload), timeout_s=None)
+            await peer.send(build_answer(200, request.payload), timeout_s=None)
 
     async with through(script) as (gateway, upstream), client_of(gateway, rcvbuf=8192) as client:
         for turn in range(6):
@@ -151,7 +151,7 @@ async def test_connections_are_usable_after_a_jam() -> None:
 async def test_unread_small_answers_apply_backpressure_to_the_client(target: bytes) -> None:
     """Pipelined requests without end, answered by the gateway, by a page or by the upstream: no answer piles up."""
     request = get(target)
-    origin = serve(answer(200, bytes(5000)))
+    origin = serve(build_answer(200, bytes(5000)))
     async with (
         through(origin, keep_bytes=0, allowed_hosts=["gw.example"]) as (gateway, _),
         client_of(gateway, rcvbuf=4096) as client,

@@ -5,7 +5,7 @@ from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.scripts import build_answer, build_head, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 from .malformed import BAD_HEADS
@@ -29,11 +29,11 @@ async def test_ambiguous_upstream_answer_becomes_a_502(raw: bytes) -> None:
 @pytest.mark.parametrize("status", [204, 304, 205])
 async def test_answers_without_a_body_leave_the_connections_usable(status: int) -> None:
     """With and without framing fields; the next answer is right."""
-    heads = [head(status, [("Content-Length", "0")]), head(status, [("ETag", '"a"')])]
+    heads = [build_head(status, [("Content-Length", "0")]), build_head(status, [("ETag", '"a"')])]
     if status == 205:
         heads = heads[:1]
     for raw in heads:
-        script = serve(lambda r, raw=raw: raw if r.method == b"GET" else answer(200, b"next"))
+        script = serve(lambda r, raw=raw: raw if r.method == b"GET" else build_answer(200, b"next"))
         async with through(script) as (gateway, upstream), client_of(gateway) as client:
             for _ in range(3):
                 await client.send(get() + post(b"{}"))
@@ -45,7 +45,7 @@ async def test_answers_without_a_body_leave_the_connections_usable(status: int) 
 
 async def test_a_not_modified_answer_keeps_its_length() -> None:
     """304 with Content-Length says what 200 would have; it is never turned into 0."""
-    raw = head(304, [("Content-Length", "1234"), ("ETag", '"x"')])
+    raw = build_head(304, [("Content-Length", "1234"), ("ETag", '"x"')])
     async with through(serve(raw)) as (gateway, _):
         assert (await ask(gateway, get())).raw == raw
 
@@ -53,7 +53,7 @@ async def test_a_not_modified_answer_keeps_its_length() -> None:
 async def test_redirects_are_forwarded_and_not_followed() -> None:
     """307 to another host, 302 to itself: passed on, not followed."""
     for status, location in ((307, "http://127.0.0.1:1/x"), (302, "/v1/x"), (308, "//evil")):
-        raw = answer(status, b"", [("Location", location)])
+        raw = build_answer(status, b"", [("Location", location)])
         async with through(serve(raw)) as (gateway, upstream):
             assert (await ask(gateway, post(b"abc"))).raw == raw
             assert len(upstream.requests) == 1
@@ -64,7 +64,7 @@ async def test_upstream_connection_closed_after_its_answer_is_replaced() -> None
 
     async def once(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     async with through(once) as (gateway, upstream), client_of(gateway) as client:
         for request in (get(), post(b"{}"), post(b"{}"), get(method=b"DELETE")):
@@ -78,10 +78,10 @@ async def test_upstream_connection_closed_after_its_answer_is_replaced() -> None
 @pytest.mark.parametrize("lines", [[("Connection", "close")], [("connection", "Close, x")]])
 async def test_upstream_connection_with_close_is_not_reused(lines: list[tuple[str, str]]) -> None:
     """Its client's connection goes on all the same."""
-    async with through(says(answer(200, b"a", lines)), FINE) as (gateway, upstream), client_of(gateway) as client:
+    async with through(says(build_answer(200, b"a", lines)), FINE) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get())
         first = await client.read_response()
-        assert (first.payload, first.values(b"connection")) == (b"a", [])
+        assert (first.payload, first.list_values(b"connection")) == (b"a", [])
         await upstream.wait_open(0)
         await client.send(get())
         assert (await client.read_response()).payload == b"fine"
@@ -166,13 +166,13 @@ async def test_an_upstream_on_ipv6_is_reached() -> None:
     """With its brackets in Host."""
     async with through(host="::1") as (gateway, upstream):
         assert (await ask(gateway, get())).status == 200
-        assert upstream.requests[0].values(b"host") == [b"[::1]:%d" % upstream.port]
+        assert upstream.requests[0].list_values(b"host") == [b"[::1]:%d" % upstream.port]
 
 
 async def test_http_1_0_client_gets_a_chunked_answer_unchunked() -> None:
     """HTTP/1.0: the payload, no Transfer-Encoding, and the end of the connection as its end."""
     raw = (
-        head(200, [("A", "1"), ("Transfer-Encoding", "chunked"), ("B", "2")])
+        build_head(200, [("A", "1"), ("Transfer-Encoding", "chunked"), ("B", "2")])
         + b"5;x=y\r\nhello\r\n06\r\n world\r\n0\r\nT: 1\r\n\r\n"
     )
     for parts in ((raw,), [bytes((byte,)) for byte in raw]):
@@ -190,7 +190,7 @@ async def test_upstream_that_closes_after_each_answer_causes_no_errors(request_:
 
     async def once(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await breathe(len(upstream.connections) % 5 if safe else 0)
 
     async with through(once) as (gateway, upstream), client_of(gateway) as client:
@@ -203,7 +203,7 @@ async def test_upstream_that_closes_after_each_answer_causes_no_errors(request_:
 @pytest.mark.parametrize("key", ["ollama", "json", "1", "HTTP"])
 async def test_error_answer_containing_the_key_is_forwarded_unchanged(key: str) -> None:
     """A key that is a word stands in heads and bodies by itself: nothing of them is overwritten."""
-    raw = answer(
+    raw = build_answer(
         404, b'{"error":"model ollama 1 not found"}', [("Server", "ollama"), ("Content-Type", "application/json")]
     )
     async with through(serve(raw), upstream={"api_key": key}) as (gateway, _):
@@ -214,7 +214,7 @@ async def test_error_answer_containing_the_key_is_forwarded_unchanged(key: str) 
 async def test_upstream_key_is_masked_only_in_error_bodies(chunked: bool) -> None:
     """An upstream that repeats what it refuses does not give our key away; its head stays as it came."""
     key = "sk-proj-0123456789abcdefghij"
-    raw = answer(401, f"bad key {key}".encode(), [("WWW-Authenticate", "Bearer")], chunked=chunked)
+    raw = build_answer(401, f"bad key {key}".encode(), [("WWW-Authenticate", "Bearer")], chunked=chunked)
     async with through(serve(raw), upstream={"api_key": key}) as (gateway, _):
         assert (await ask(gateway, get())).raw == raw.replace(key.encode(), b"*" * len(key))
 
@@ -222,7 +222,7 @@ async def test_upstream_key_is_masked_only_in_error_bodies(chunked: bool) -> Non
 @pytest.mark.parametrize(("status", "length", "kept"), [(204, "0", True), (204, "5", False), (304, "0", True)])
 async def test_bodiless_response_keeps_only_a_zero_content_length(status: int, length: str, kept: bool) -> None:
     """0 has one reading and goes on as it came; any other would make a client wait for a body."""
-    raw = answer(status, b"", [("Content-Length", length), ("X", "y")])
+    raw = build_answer(status, b"", [("Content-Length", length), ("X", "y")])
     async with through(serve(raw)) as (gateway, _):
         response = await ask(gateway, get())
     assert response.raw == (raw if kept else raw.replace(b"Content-Length: 5\r\n", b""))

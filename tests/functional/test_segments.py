@@ -6,7 +6,7 @@ import pytest
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head
+from gateway.testing.scripts import build_answer, build_head
 from gateway.testing.upstream import FakeUpstream
 
 from .malformed import BAD_CHUNKS, BAD_CODINGS, BAD_HEADS, BAD_HOSTS, BAD_LENGTHS, BAD_LINES, REQUEST_LINES
@@ -86,12 +86,12 @@ async def test_malformed_answer_becomes_a_502_in_any_segmentation(raw: bytes) ->
 
 
 PLAIN = {
-    "length": answer(200, b"0123456789", [("X", "1")]),
-    "chunked": head(200, [("Transfer-Encoding", "chunked")])
+    "length": build_answer(200, b"0123456789", [("X", "1")]),
+    "chunked": build_head(200, [("Transfer-Encoding", "chunked")])
     + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n",
-    "continued": head(103, [("Link", "</a>")]) + head(102) + answer(200, b"hi"),
-    "no content": answer(204),
-    "not modified": head(304, [("Content-Length", "1234"), ("ETag", '"x"')]),
+    "continued": build_head(103, [("Link", "</a>")]) + build_head(102) + build_answer(200, b"hi"),
+    "no content": build_answer(204),
+    "not modified": build_head(304, [("Content-Length", "1234"), ("ETag", '"x"')]),
 }
 
 
@@ -123,7 +123,14 @@ async def test_an_answer_may_come_byte_by_byte(raw: bytes) -> None:
 async def test_answer_bytes_are_forwarded_on_arrival() -> None:
     """Each event of a stream, each byte of a body: nothing waits for more."""
     sent = asyncio.Event()
-    parts = [head(200, [("Transfer-Encoding", "chunked")]), b"3\r\nabc\r\n", b"5\r\nx", b"y", b"zab\r\n", b"0\r\n\r\n"]
+    parts = [
+        build_head(200, [("Transfer-Encoding", "chunked")]),
+        b"3\r\nabc\r\n",
+        b"5\r\nx",
+        b"y",
+        b"zab\r\n",
+        b"0\r\n\r\n",
+    ]
 
     async def script(peer: Peer) -> None:
         await peer.read_request()

@@ -7,7 +7,7 @@ from certificates import Certificates
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, serve
+from gateway.testing.scripts import build_answer, build_head, serve
 from gateway.testing.upstream import Script
 
 from .through import FINE, breathe, client_of, error_of, get, post, says, through
@@ -16,11 +16,11 @@ from .through import FINE, breathe, client_of, error_of, get, post, says, throug
 @pytest.mark.parametrize(
     ("raw", "passed"),
     [
-        (answer(200, b"hi") + b"EXTRA", answer(200, b"hi")),
-        (answer(200, b"") + answer(200, b"stray"), answer(200, b"")),
-        (answer(200, b"hi", chunked=True) + b"\r\n", answer(200, b"hi", chunked=True)),
-        (head(204) + b"body", head(204)),
-        (head(304, [("Content-Length", "4")]) + b"body", head(304, [("Content-Length", "4")])),
+        (build_answer(200, b"hi") + b"EXTRA", build_answer(200, b"hi")),
+        (build_answer(200, b"") + build_answer(200, b"stray"), build_answer(200, b"")),
+        (build_answer(200, b"hi", chunked=True) + b"\r\n", build_answer(200, b"hi", chunked=True)),
+        (build_head(204) + b"body", build_head(204)),
+        (build_head(304, [("Content-Length", "4")]) + b"body", build_head(304, [("Content-Length", "4")])),
     ],
 )
 @pytest.mark.parametrize("apart", [False, True])
@@ -39,7 +39,7 @@ async def test_bytes_after_an_upstream_answer_are_discarded(raw: bytes, passed: 
 @pytest.mark.parametrize(
     "stray",
     [
-        answer(200, b"stray"),
+        build_answer(200, b"stray"),
         b"HTTP/1.1 200 OK\r\n",
         b"x",
         b"\r\n",
@@ -52,7 +52,7 @@ async def test_unsolicited_upstream_bytes_reach_no_client(stray: bytes) -> None:
 
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
         await go.wait()
         await peer.send(stray)
         await peer.wait_end()
@@ -78,7 +78,9 @@ async def test_answers_never_go_to_another_client() -> None:
             await gateway_client.send(post(b"x" * (number * 37 % 5000), name))
             assert (await gateway_client.read_response()).payload.startswith(name + b" ")
 
-    async with through(serve(lambda r: answer(200, r.target + b" " + r.payload, chunked=len(r.payload) % 2 == 0))) as (
+    async with through(
+        serve(lambda r: build_answer(200, r.target + b" " + r.payload, chunked=len(r.payload) % 2 == 0))
+    ) as (
         gateway,
         _,
     ):
@@ -102,11 +104,11 @@ async def test_stray_answers_never_reach_a_client() -> None:
         async def script(peer: Peer) -> None:
             while True:
                 request = await peer.read_request(timeout_s=None)
-                stray = answer(200, b"stray " + request.target)
+                stray = build_answer(200, b"stray " + request.target)
                 if number % 2:
-                    await peer.send(answer(200, request.target) + stray)
+                    await peer.send(build_answer(200, request.target) + stray)
                 else:
-                    await peer.send(answer(200, request.target))
+                    await peer.send(build_answer(200, request.target))
                     await breathe(number % 7)  # it is idle by then, or about to be
                     await peer.send(stray[: 1 + number % len(stray)])
 
@@ -153,7 +155,7 @@ async def test_upstream_that_speaks_before_the_request_returns_502(
             await client.send(request)
             response = await client.read_response(timeout_s=120)
             assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
-            if response.values(b"connection"):
+            if response.list_values(b"connection"):
                 break
         await upstream.wait_open(0)
 
@@ -161,13 +163,13 @@ async def test_upstream_that_speaks_before_the_request_returns_502(
 async def test_excess_body_of_bodiless_answer_never_reaches_the_next_request() -> None:
     """The body of a HEAD answer, or of a 204 in chunks: excess, whoever may be next."""
     bodies = {
-        b"HEAD": answer(200, b"a body nobody expects"),
-        b"GET": head(204, [("Transfer-Encoding", "chunked")]) + b"3\r\nabc\r\n0\r\n\r\n",
-        b"PUT": head(304, [("Transfer-Encoding", "chunked")]) + b"0\r\n\r\n",
+        b"HEAD": build_answer(200, b"a body nobody expects"),
+        b"GET": build_head(204, [("Transfer-Encoding", "chunked")]) + b"3\r\nabc\r\n0\r\n\r\n",
+        b"PUT": build_head(304, [("Transfer-Encoding", "chunked")]) + b"0\r\n\r\n",
     }
 
     def misled(request: Request) -> bytes:
-        return bodies.get(request.method, answer(200, b"next"))
+        return bodies.get(request.method, build_answer(200, b"next"))
 
     async def script(peer: Peer) -> None:
         while True:
@@ -178,6 +180,6 @@ async def test_excess_body_of_bodiless_answer_never_reaches_the_next_request() -
             await client.send(get(method=method.encode()))
             response = await client.read_response(method=method)
             assert (response.status, response.raw_body) == (status, b"")
-            assert status != 204 or not response.values(b"transfer-encoding")
+            assert status != 204 or not response.list_values(b"transfer-encoding")
             await client.send(post(b"{}"))
             assert (await client.read_response()).payload == b"next"

@@ -44,7 +44,7 @@ async def test_gateway_key_is_never_forwarded_in_a_header(line: bytes, key: byte
         await ask(gateway, get(b"/v1/x", ASKED, line % key, b"A: 1"))
         await ask(gateway, post(CHAT, b"/context/v1/chat/completions", ASKED, line % key, b"A: 1"))
     assert [key in request.raw_head for request in fake.requests] == [False, False]
-    assert [request.values(b"a") for request in fake.requests] == [[b"1"], [b"1"]]
+    assert [request.list_values(b"a") for request in fake.requests] == [[b"1"], [b"1"]]
 
 
 @pytest.mark.parametrize("line", [b"Authorization: Bearer %b", b"x-api-key: %b"])
@@ -115,7 +115,7 @@ async def test_client_credential_is_dropped_when_the_operator_has_a_key(name: by
         await ask(gateway, post(CHAT, b"/context/v1/chat/completions", *sent))
     for request in fake.requests:
         assert b"client-secret" not in request.raw_head
-        assert request.values(b"authorization") == [b"Bearer sk-operator"]
+        assert request.list_values(b"authorization") == [b"Bearer sk-operator"]
     assert len(fake.requests) == 2
 
 
@@ -128,7 +128,7 @@ async def test_a_handshake_loses_the_key_and_keeps_its_other_subprotocols() -> N
         split_head(await client.read_head())
     (request,) = fake.requests
     assert request.target == b"/v1/realtime?model=x" and b"client-secret" not in request.raw_head
-    assert request.values(b"sec-websocket-protocol") == [b"realtime, openai-beta.realtime-v1"]
+    assert request.list_values(b"sec-websocket-protocol") == [b"realtime, openai-beta.realtime-v1"]
 
 
 async def test_client_credentials_are_forwarded_to_a_keyless_upstream() -> None:

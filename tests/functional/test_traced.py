@@ -10,7 +10,7 @@ from functional.through import HOSTS, NO_WORKFLOWS, PATIENT, client_of, get, pos
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import CONTINUE, answer, head
+from gateway.testing.scripts import CONTINUE, build_answer, build_head
 from gateway.testing.upstream import FakeUpstream
 
 FIELDS = b"TraceParent:  " + TRACEPARENT.encode(), b"tracestate: congo=t61", b"X-Odd:\tvalue "
@@ -50,26 +50,26 @@ async def first(peer: Peer) -> None:
         await peer.send(CONTINUE)
     request = await peer.finish_request(request_head)
     if b"/busy" in request.target:
-        await peer.send(answer(503, b"busy"))
+        await peer.send(build_answer(503, b"busy"))
     elif b"/silent" in request.target:
         await peer.wait_end()
     elif b"/socket" in request.target:
-        await peer.send(head(101, [("Connection", "Upgrade"), ("Upgrade", "websocket")]))
+        await peer.send(build_head(101, [("Connection", "Upgrade"), ("Upgrade", "websocket")]))
         await peer.send(await peer.read_exactly(len(FRAME)))
     elif b"/early" in request.target:
-        await peer.send(head(103, [("Link", "</a>")]) + answer(200, b"fine"))
+        await peer.send(build_head(103, [("Link", "</a>")]) + build_answer(200, b"fine"))
     elif b"/cut/stream" in request.target:
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + b"9\r\nabc")
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + b"9\r\nabc")
     elif b"/cut" in request.target:
-        await peer.send(head(200, [("Content-Length", "9")]) + b"abc")
+        await peer.send(build_head(200, [("Content-Length", "9")]) + b"abc")
     elif b"/gone" not in request.target:
-        fine = answer(200, b"fine", [("X-Odd", " v ")])
+        fine = build_answer(200, b"fine", [("X-Odd", " v ")])
         await peer.send(fine[: -len(b"fine")] if request.method == b"HEAD" else fine)
 
 
 async def second(peer: Peer) -> None:
     await peer.read_request()
-    await peer.send(answer(200, b"from the second"))
+    await peer.send(build_answer(200, b"from the second"))
 
 
 async def passed(

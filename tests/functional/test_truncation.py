@@ -6,14 +6,16 @@ import pytest
 from measuring import LoopTime
 
 from gateway.testing.raw_connection import PEER_LEFT, Peer, Response
-from gateway.testing.scripts import answer, chunk, head, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import Script
 
 from .through import breathe, client_of, error_of, get, meanwhile, post, through
 
-LENGTH = answer(200, b"0123456789" * 2, [("X", "1")])
-CHUNKED = head(200, [("Transfer-Encoding", "chunked")]) + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"
-OPEN = head(200, [("Content-Type", "text/event-stream")]) + b"data: 1\n\ndata: [DONE]\n\n"
+LENGTH = build_answer(200, b"0123456789" * 2, [("X", "1")])
+CHUNKED = (
+    build_head(200, [("Transfer-Encoding", "chunked")]) + b"a;x\r\n0123456789\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"
+)
+OPEN = build_head(200, [("Content-Type", "text/event-stream")]) + b"data: 1\n\ndata: [DONE]\n\n"
 FRAMINGS = {"length": LENGTH, "chunked": CHUNKED}
 
 
@@ -36,9 +38,9 @@ def is_whole(received: bytes, *, method: str = "GET") -> bool:
     if not sep:
         return False
     response = Response(start + sep, body)
-    if response.values(b"transfer-encoding"):
+    if response.list_values(b"transfer-encoding"):
         return body.endswith(b"\r\n\r\n") and b"\r\n0\r\n" in body
-    lengths = response.values(b"content-length")
+    lengths = response.list_values(b"content-length")
     return not lengths or len(body) == int(lengths[0])
 
 
@@ -109,8 +111,8 @@ async def test_bytes_before_the_cut_are_delivered() -> None:
     """A large unfinished answer arrives up to the cut, in both framings."""
     payload = bytes(range(256)) * 4000
     for raw in (
-        head(200, [("Content-Length", str(len(payload) + 1))]) + payload,
-        head(200, [("Transfer-Encoding", "chunked")]) + chunk(payload),
+        build_head(200, [("Content-Length", str(len(payload) + 1))]) + payload,
+        build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(payload),
     ):
         async with (
             through(cut_at(raw, "fin"), keep_bytes=1 << 22) as (gateway, _),
@@ -124,7 +126,7 @@ async def test_bytes_before_the_cut_are_delivered() -> None:
 async def test_an_unfinished_size_line_or_last_chunk_is_not_passed_on() -> None:
     """The part of a size line that came could be read as another size."""
     for tail in (b"1", b"1f", b"1f\r", b"0", b"0\r\n", b"0\r\nX-T: 1", b"0\r\nX-T: 1\r\n", b"0\r\nX-T: 1\r\n\r"):
-        raw = head(200, [("Transfer-Encoding", "chunked")]) + b"3\r\nabc\r\n"
+        raw = build_head(200, [("Transfer-Encoding", "chunked")]) + b"3\r\nabc\r\n"
         async with through(cut_at(raw + tail, "fin")) as (gateway, _), client_of(gateway) as client:
             await client.send(get())
             received, _ = await received_of(client)
@@ -146,7 +148,7 @@ BROKEN = [
 @pytest.mark.parametrize("bad", BROKEN)
 async def test_broken_chunks_end_the_answer_visibly(bad: bytes) -> None:
     """Before the head is out it is a 502; the upstream connection is not used again."""
-    start = head(200, [("Transfer-Encoding", "chunked")])
+    start = build_head(200, [("Transfer-Encoding", "chunked")])
 
     async def later(peer: Peer) -> None:
         await peer.read_request()
@@ -160,7 +162,7 @@ async def test_broken_chunks_end_the_answer_visibly(bad: bytes) -> None:
         await peer.send(start + bad)
         await peer.wait_end()
 
-    async with through(later, at_once, serve(answer(200, b"fine"))) as (gateway, upstream):
+    async with through(later, at_once, serve(build_answer(200, b"fine"))) as (gateway, upstream):
         async with client_of(gateway) as client:
             await client.send(get())
             received, _ = await received_of(client)
@@ -178,7 +180,7 @@ async def test_broken_chunks_end_the_answer_visibly(bad: bytes) -> None:
 @pytest.mark.parametrize("end", ["fin", "reset"])
 async def test_upstream_close_before_any_byte_becomes_a_502(end: str) -> None:
     """On a fresh connection nothing is sent twice, safe method or not; the client's connection goes on."""
-    async with through(cut_at(b"", end), cut_at(b"", end), cut_at(b"", end), serve(answer(200, b"x"))) as (
+    async with through(cut_at(b"", end), cut_at(b"", end), cut_at(b"", end), serve(build_answer(200, b"x"))) as (
         gateway,
         upstream,
     ):
@@ -194,10 +196,13 @@ async def test_upstream_close_before_any_byte_becomes_a_502(end: str) -> None:
 
 async def test_a_502_to_head_has_no_body() -> None:
     """But the length that it would have."""
-    async with through(cut_at(b"", "fin"), serve(answer(200, b"x"))) as (gateway, _), client_of(gateway) as client:
+    async with (
+        through(cut_at(b"", "fin"), serve(build_answer(200, b"x"))) as (gateway, _),
+        client_of(gateway) as client,
+    ):
         await client.send(get(method=b"HEAD"))
         response = await client.read_response(method="HEAD")
-        assert response.status == 502 and int(response.values(b"content-length")[0]) > 0
+        assert response.status == 502 and int(response.list_values(b"content-length")[0]) > 0
         await client.send(get())
         assert (await client.read_response()).payload == b"x"
 
@@ -205,7 +210,9 @@ async def test_a_502_to_head_has_no_body() -> None:
 async def test_a_stream_under_way_ends_when_its_upstream_dies() -> None:
     """At once, without a terminal chunk, an invented event or an invented [DONE]."""
     started = asyncio.Event()
-    raw = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + chunk(b"data: 1\n\n")
+    raw = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + build_chunk(
+        b"data: 1\n\n"
+    )
 
     async def script(peer: Peer) -> None:
         await peer.read_request()

@@ -6,8 +6,15 @@ import random
 
 import pytest
 
-from gateway.testing.messages import Request, differences
-from gateway.testing.scripts import answer, chunk, head, ok, serve, sse_answer
+from gateway.testing.messages import Request, describe_differences
+from gateway.testing.scripts import (
+    build_answer,
+    build_chunk,
+    build_event_stream_answer,
+    build_head,
+    build_ok_answer,
+    serve,
+)
 
 from .through import HOP, HOSTS, REQUEST_MAY_DIFFER, ask, client_of, get, post, post_chunked, refusal, through
 
@@ -103,7 +110,7 @@ async def test_headers_keep_their_case_order_repeats_and_spacing() -> None:
         for _ in range(2):  # the second one takes the remembered plan
             assert (await ask(gateway, request)).status == 200
     for seen in upstream.requests:
-        assert differences(request, seen.raw, may_differ=frozenset((b"host",))) == []
+        assert describe_differences(request, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
 async def test_content_length_keeps_its_place_among_the_headers() -> None:
@@ -111,7 +118,7 @@ async def test_content_length_keeps_its_place_among_the_headers() -> None:
     request = get(b"/v1/x", b"A: 1", b"Content-Length: 3", b"B: 2", b"A: 3", method=b"PUT") + b"abc"
     async with through() as (gateway, upstream):
         await ask(gateway, request)
-    assert differences(request, upstream.requests[0].raw, may_differ=frozenset((b"host",))) == []
+    assert describe_differences(request, upstream.requests[0].raw, may_differ=frozenset((b"host",))) == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +149,7 @@ async def test_content_length_keeps_its_spelling(line: bytes) -> None:
             await client.send(request)
             assert (await client.read_response()).status == 200
     for sent, seen in zip(requests, upstream.requests, strict=True):
-        assert differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
+        assert describe_differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +169,7 @@ async def test_field_resembling_content_length_is_forwarded_as_a_field(line: byt
             await client.send(request)
             assert (await client.read_response()).status == 200
     for sent, seen in zip(requests * 2, upstream.requests, strict=True):
-        assert differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
+        assert describe_differences(sent, seen.raw, may_differ=frozenset((b"host",))) == []
 
 
 async def test_request_gets_no_added_headers() -> None:
@@ -181,16 +188,20 @@ async def test_answer_gets_no_added_headers() -> None:
 
 
 ANSWERS = [
-    answer(
+    build_answer(
         200, b"x", [("X-Mixed-Case", "1"), ("x-low", "2"), ("ETag", '"a"'), ("SET-COOKIE", "a=1"), ("Set-Cookie", "b")]
     ),
-    answer(200, b"x", [("Content-Type", "a/b"), ("Content-Type", "c/d")]),
-    answer(200, b"", [("A", ""), ("B", "  \t "), (b"C", b"\xff\x80 \xe4")]),
-    answer(200, b"x", [("Server", "uvicorn"), ("Date", "never"), ("Via", "1.1 x"), ("Trailer", "X-A"), ("Age", "-1")]),
-    answer(200, b"x", [("Connection-Id", "1"), ("Teapot", "2"), ("Upgrade-Insecure", "3"), ("Keep-Alive-Not", "4")]),
-    answer(429, b"{}", [("Retry-After", "7"), ("x-should-retry", "true"), ("x-ratelimit-remaining-tokens", "0")]),
-    answer(401, b"{}", [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="x"')]),
-    answer(307, b"", [("Location", "http://other.example/v1/x?y#z")]),
+    build_answer(200, b"x", [("Content-Type", "a/b"), ("Content-Type", "c/d")]),
+    build_answer(200, b"", [("A", ""), ("B", "  \t "), (b"C", b"\xff\x80 \xe4")]),
+    build_answer(
+        200, b"x", [("Server", "uvicorn"), ("Date", "never"), ("Via", "1.1 x"), ("Trailer", "X-A"), ("Age", "-1")]
+    ),
+    build_answer(
+        200, b"x", [("Connection-Id", "1"), ("Teapot", "2"), ("Upgrade-Insecure", "3"), ("Keep-Alive-Not", "4")]
+    ),
+    build_answer(429, b"{}", [("Retry-After", "7"), ("x-should-retry", "true"), ("x-ratelimit-remaining-tokens", "0")]),
+    build_answer(401, b"{}", [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="x"')]),
+    build_answer(307, b"", [("Location", "http://other.example/v1/x?y#z")]),
     b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nhi",
     b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nhi",
     b"HTTP/1.1 299 Quite Odd: \xe4 reason\r\ncontent-length:2 \r\n\r\nhi",
@@ -198,10 +209,10 @@ ANSWERS = [
     b"HTTP/1.1 200 OK\r\nX: Content-Length: 5\r\nX-Content-Length: 9\r\nContent-Length: 2\r\n\r\nhi",
     b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000002;a=b;c="d;"\r\nhi\r\n0\r\n\r\n',
     b"HTTP/1.1 200 OK\r\ntransfer-ENCODING:CHUNKED\r\n\r\nA\r\n0123456789\r\na;x\r\n0123456789\r\n00;y\r\nX: 1\r\n\r\n",
-    answer(500, b'{"error":1}'),
-    answer(529, b"overloaded"),
-    answer(205, b""),
-    answer(206, b"x", [("Content-Range", "bytes 0-0/5"), ("Content-Encoding", "br")]),
+    build_answer(500, b'{"error":1}'),
+    build_answer(529, b"overloaded"),
+    build_answer(205, b""),
+    build_answer(206, b"x", [("Content-Range", "bytes 0-0/5"), ("Content-Encoding", "br")]),
 ]
 
 
@@ -219,7 +230,7 @@ async def test_an_answer_is_not_touched(raw: bytes) -> None:
 async def test_long_headers_go_through(big: int) -> None:
     """Both ways."""
     line = b"X-Long: " + b"v" * big
-    raw = answer(200, b"hi", [("X-Long", "v" * big)])
+    raw = build_answer(200, b"hi", [("X-Long", "v" * big)])
     async with through(serve(raw)) as (gateway, upstream):
         assert (await ask(gateway, get(b"/v1/x", line))).raw == raw
     assert line in upstream.requests[0].raw_head
@@ -243,11 +254,11 @@ GZIPPED = gzip.compress(b"hello " * 1000)
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"deflate", b"identity", b"nonsense"])
 async def test_content_codings_are_not_touched(body: bytes, coding: bytes) -> None:
     """Both ways, whether true or claimed."""
-    raw = answer(200, body, [("Content-Encoding", coding)])
+    raw = build_answer(200, body, [("Content-Encoding", coding)])
     async with through(serve(raw)) as (gateway, upstream):
         assert (await ask(gateway, post(body, b"/v1/x", b"Content-Encoding: " + coding))).raw == raw
     assert upstream.requests[0].raw_body == body
-    assert upstream.requests[0].values(b"content-length") == [b"%d" % len(body)]
+    assert upstream.requests[0].list_values(b"content-length") == [b"%d" % len(body)]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +284,7 @@ async def test_the_framing_of_a_request_is_not_touched(request_: bytes) -> None:
     """A body with any method, no body, zero, absent and chunked stay what they are."""
     async with through() as (gateway, upstream):
         assert (await ask(gateway, request_)).status == 200
-    assert differences(request_, upstream.requests[0].raw, may_differ=frozenset((b"host",))) == []
+    assert describe_differences(request_, upstream.requests[0].raw, may_differ=frozenset((b"host",))) == []
 
 
 @pytest.mark.parametrize(
@@ -300,7 +311,7 @@ async def test_any_method_goes_through_as_sent(method: bytes) -> None:
 )
 async def test_json_is_not_written_anew(body: bytes) -> None:
     """Spaces, order, repeated keys, numbers and escapes are the client's, and so is what is no JSON."""
-    async with through(serve(answer(200, body))) as (gateway, upstream):
+    async with through(serve(build_answer(200, body))) as (gateway, upstream):
         response = await ask(gateway, post(body, b"/v1/chat/completions", b"Content-Type: application/json"))
     assert upstream.requests[0].raw_body == body == response.raw_body
 
@@ -315,7 +326,7 @@ async def test_event_streams_are_forwarded_without_parsing() -> None:
         b"data: a\n" * 1000 + b"\n",
         b"data: [DONE]\n\ndata: after the end",
     )
-    raw = sse_answer([]).removesuffix(b"0\r\n\r\n") + b"".join(map(chunk, events)) + b"0\r\n\r\n"
+    raw = build_event_stream_answer([]).removesuffix(b"0\r\n\r\n") + b"".join(map(build_chunk, events)) + b"0\r\n\r\n"
     async with through(serve(raw)) as (gateway, _):
         assert (await ask(gateway, post(b'{"stream":true}', b"/v1/chat/completions"))).raw == raw
 
@@ -329,7 +340,7 @@ async def test_a_large_multipart_upload_arrives_whole() -> None:
     async with through() as (gateway, upstream):
         assert (await ask(gateway, request, timeout_s=120)).status == 200
     (seen,) = upstream.requests
-    assert seen.values(b"content-length") == [b"%d" % len(body)]
+    assert seen.list_values(b"content-length") == [b"%d" % len(body)]
     assert hashlib.sha256(seen.raw_body).digest() == hashlib.sha256(body).digest()
 
 
@@ -355,16 +366,20 @@ async def test_http_1_0_client_gets_a_whole_answer_unchanged(version: bytes) -> 
     async with through() as (gateway, upstream), client_of(gateway) as client:
         await client.send(get(version=version, method=b"GET"))
         response = await client.read_response()
-        assert differences(ok(), response.raw, may_differ=HOP) == []
-        assert response.values(b"connection") == ([b"close"] if version == b"1.0" else [])
+        assert describe_differences(build_ok_answer(), response.raw, may_differ=HOP) == []
+        assert response.list_values(b"connection") == ([b"close"] if version == b"1.0" else [])
         if version == b"1.0":
             assert await client.wait_end() == "eof"
-    assert differences(get(), upstream.requests[0].raw, may_differ=REQUEST_MAY_DIFFER) == []
+    assert describe_differences(get(), upstream.requests[0].raw, may_differ=REQUEST_MAY_DIFFER) == []
 
 
 async def test_a_head_answer_keeps_its_framing_fields() -> None:
     """HEAD: the Content-Length or Transfer-Encoding of the answer that GET would get, and no body."""
-    for raw in (head(200, [("Content-Length", "1234")]), head(200, [("Transfer-Encoding", "chunked")]), head(200)):
+    for raw in (
+        build_head(200, [("Content-Length", "1234")]),
+        build_head(200, [("Transfer-Encoding", "chunked")]),
+        build_head(200),
+    ):
         async with through(serve(raw)) as (gateway, upstream), client_of(gateway) as client:
             for _ in range(2):
                 await client.send(get(method=b"HEAD"))
@@ -376,7 +391,7 @@ async def test_requests_are_routed_by_the_longest_prefix() -> None:
     """Each upstream gets what its paths say, unchanged."""
 
     def echo(request: Request) -> bytes:
-        return answer(200, request.target)
+        return build_answer(200, request.target)
 
     async with through(serve(echo)) as (gateway, first), through(serve(echo)) as (_, second):
         upstreams = [

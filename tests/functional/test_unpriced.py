@@ -11,7 +11,7 @@ from usage.shapes import CHAT, USAGE, events, text
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import Script
 
 PATH = b"/v1/chat/completions"
@@ -49,8 +49,12 @@ async def spent_of(gateway: LocalGateway) -> float:
 
 
 WITHOUT = {
-    "a model without a price": (serve(answer(200, text({**CHAT, "model": "llama"}))), "llama", 10 * 0.5 + 19 * 0.001),
-    "an empty name": (serve(answer(200, NAMELESS, [SSE])), "", 10 * 0.5 + 19 * 0.001),
+    "a model without a price": (
+        serve(build_answer(200, text({**CHAT, "model": "llama"}))),
+        "llama",
+        10 * 0.5 + 19 * 0.001,
+    ),
+    "an empty name": (serve(build_answer(200, NAMELESS, [SSE])), "", 10 * 0.5 + 19 * 0.001),
 }
 
 
@@ -92,7 +96,7 @@ async def test_zero_priced_models_cost_nothing(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("currency: USD\nprices: [{model: 'dear', input: 9, output: 9}, {model: '*', input: 0}]\n")
     usage = {"enabled": True, "prices": str(file)}
-    async with through(serve(answer(200, text(CHAT))), usage=usage, limits=of_day(0.0001)) as (gateway, _):
+    async with through(serve(build_answer(200, text(CHAT))), usage=usage, limits=of_day(0.0001)) as (gateway, _):
         for _ in range(3):
             assert (await ask(gateway, ASK)).status == 200
         (row,) = await usage_of(gateway)
@@ -102,7 +106,7 @@ async def test_zero_priced_models_cost_nothing(tmp_path: Path) -> None:
 
 async def test_model_named_only_by_the_request_is_recorded_without_a_price(priced: dict[str, object]) -> None:
     """Its client may name it twice, and its upstream may read the other one."""
-    unread = serve(answer(200, b"x" * 10, [("Content-Encoding", "br")]))
+    unread = serve(build_answer(200, b"x" * 10, [("Content-Encoding", "br")]))
     body = b'{"model":"gpt-4.1","messages":[],"model":"dear-1"}'
     by_model = {"by_model": True}
     async with through(unread, usage=priced, limits=of_day(1.0), passthrough=by_model) as (gateway, _):
@@ -117,7 +121,7 @@ async def test_refused_request_is_recorded_with_its_requested_model(priced: dict
     """Refused by its upstream, or by a limit of its model."""
     limits = {"models": {"two": {"requests_per_minute": 1}}}
     settings: dict[str, object] = {"usage": priced, "limits": limits, "passthrough": {"by_model": True}}
-    async with through(serve(answer(500, b"{}")), **settings) as (gateway, _):
+    async with through(serve(build_answer(500, b"{}")), **settings) as (gateway, _):
         for model, status in ((b"one", 500), (b"two", 500), (b"two", 429)):
             assert (await ask(gateway, post(b'{"model":"%b"}' % model, PATH))).status == status
         rows = await until_read(lambda: usage_of(gateway), lambda rows: len(rows) == 2)
@@ -131,7 +135,7 @@ async def test_a_model_has_its_price_in_any_letter_case(tmp_path: Path) -> None:
         "currency: USD\nprices: [{model: 'Llama3*', input: 1000, output: 1000}, {model: '*', input: 0, output: 0}]\n"
     )
     answers = iter(("llama3", "LLaMA3:8b"))
-    said = serve(lambda _: answer(200, text({**CHAT, "model": next(answers)})))
+    said = serve(lambda _: build_answer(200, text({**CHAT, "model": next(answers)})))
     settings: dict[str, object] = {"usage": {"enabled": True, "prices": str(file)}}
     settings["limits"] = {"models": {"LLAMA3*": {"cost_per_day": 100}}}
     async with through(said, **settings) as (gateway, _):
@@ -151,7 +155,7 @@ async def test_streamed_images_are_charged_to_their_budget(tmp_path: Path) -> No
         {"type": "image_generation.completed", **picture, "usage": told},
     )
     drawn = post(b'{"model":"gpt-image-1","prompt":"a cat","stream":true}', b"/v1/images/generations")
-    answers = iter((answer(200, stream, [SSE]), answer(200, stream[:-200], [SSE])))
+    answers = iter((build_answer(200, stream, [SSE]), build_answer(200, stream[:-200], [SSE])))
     settings: dict[str, object] = {
         "usage": {"enabled": True},
         "limits": {"tenants": {"local": {"tokens_per_day": 4060}}},

@@ -11,7 +11,7 @@ from measuring import LoopTime
 
 from gateway.testing.messages import split_head
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.scripts import build_answer, build_head, build_ok_answer, serve
 
 from .through import breathe, client_of, error_of, get, listener_of, post, through
 from .tunnels import HANDSHAKE, SWITCHING, WEBSOCKET, echo, joined
@@ -45,9 +45,9 @@ async def test_websocket_upgrade_accepts_header_variants(lines: tuple[bytes, ...
     async with through(echo) as (gateway, upstream), client_of(gateway) as client:
         await client.send(get(b"/v1/realtime", *lines, *WEBSOCKET[2:]))
         assert await client.read_head() == SWITCHING
-        assert not upstream.requests[0].values(b"x-hop")
-        assert [value.lower() for value in upstream.requests[0].values(b"upgrade")] == [b"websocket"]
-        assert len(upstream.requests[0].values(b"connection")) == 1
+        assert not upstream.requests[0].list_values(b"x-hop")
+        assert [value.lower() for value in upstream.requests[0].list_values(b"upgrade")] == [b"websocket"]
+        assert len(upstream.requests[0].list_values(b"connection")) == 1
 
 
 async def test_websocket_bytes_sent_with_the_handshake_are_forwarded() -> None:
@@ -268,13 +268,18 @@ async def test_many_tunnels_do_not_mix() -> None:
 
 async def test_a_declined_upgrade_is_an_ordinary_answer() -> None:
     """The status is the upstream's, the connections can be used again, and what is pipelined behind is answered."""
-    for raw in (answer(400, b"no"), answer(200, b"what?"), answer(426, b"", [("Upgrade", "h2c")]), ok()):
+    for raw in (
+        build_answer(400, b"no"),
+        build_answer(200, b"what?"),
+        build_answer(426, b"", [("Upgrade", "h2c")]),
+        build_ok_answer(),
+    ):
         async with through(serve(raw)) as (gateway, upstream), client_of(gateway) as client:
             await client.send(HANDSHAKE + SMUGGLED)
             for _ in range(2):
                 response = await client.read_response()
                 assert response.payload == raw.partition(b"\r\n\r\n")[2]
-                assert not response.values(b"upgrade")
+                assert not response.list_values(b"upgrade")
             assert [request.target for request in upstream.requests] == [b"/v1/realtime?model=x", b"/v1/smuggled"]
             assert len(upstream.connections) == 1
 
@@ -300,7 +305,11 @@ async def test_other_upgrade_headers_are_not_forwarded(request_: bytes) -> None:
         await client.send(request_ + SMUGGLED)
         assert (await client.read_response()).status == 200
         first = upstream.requests[0]
-        assert not first.values(b"upgrade") and not first.values(b"connection") and not first.values(b"http2-settings")
+        assert (
+            not first.list_values(b"upgrade")
+            and not first.list_values(b"connection")
+            and not first.list_values(b"http2-settings")
+        )
         assert len(first.raw_body) in (0, 10)
         if b"HTTP/1.0" not in request_ and b"close" not in request_:
             assert (await client.read_response()).status == 200
@@ -329,7 +338,7 @@ async def test_cached_handshake_plan_is_not_used_for_requests_with_bodies() -> N
         for body in (b"", b"12345", b""):
             await client.send(post(body, b"/v1/x", *WEBSOCKET, method=b"GET"))
             assert (await client.read_response()).status == 200
-        assert [bool(request.values(b"upgrade")) for request in upstream.requests] == [True, False, True]
+        assert [bool(request.list_values(b"upgrade")) for request in upstream.requests] == [True, False, True]
         assert [request.raw_body for request in upstream.requests] == [b"", b"12345", b""]
 
 
@@ -338,11 +347,11 @@ async def test_websocket_handshake_forwards_a_preceding_interim_answer() -> None
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(103, [("Link", "x")]) + SWITCHING + b"hello")
+        await peer.send(build_head(103, [("Link", "x")]) + SWITCHING + b"hello")
 
     async with through(script) as (gateway, _), client_of(gateway) as client:
         await client.send(HANDSHAKE)
-        assert await client.read_head() == head(103, [("Link", "x")])
+        assert await client.read_head() == build_head(103, [("Link", "x")])
         assert await client.read_head() == SWITCHING
         assert await client.read_rest() == b"hello"
 

@@ -11,7 +11,7 @@ from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, serve
+from gateway.testing.scripts import build_answer, build_head, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
 from .through import HOSTS, ask, error_of, get, post, through
@@ -51,7 +51,7 @@ async def test_a_refused_connection_is_logged_with_its_address(lane: str, caplog
 
 async def speaks_plainly(peer: Peer) -> None:
     await peer.read_some()
-    await peer.send(answer(400, b"speak HTTP"))
+    await peer.send(build_answer(400, b"speak HTTP"))
     peer.close()
 
 
@@ -78,7 +78,7 @@ async def falls_silent(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("script", "cause"),
     [
-        (serve(answer(503, b"busy")), "answered 503"),
+        (serve(build_answer(503, b"busy")), "answered 503"),
         (writes_no_http, "failed"),
         (falls_silent, "did not answer within"),
     ],
@@ -95,7 +95,7 @@ async def test_other_upstream_failures_are_logged(
 
 async def test_truncated_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The client had the head already, and sees the cut by itself."""
-    cut = head(200, [("Content-Length", "100")]) + b"beginning"
+    cut = build_head(200, [("Content-Length", "100")]) + b"beginning"
 
     async def breaks_off(peer: Peer) -> None:
         await peer.read_request()
@@ -110,7 +110,7 @@ async def test_truncated_answer_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 async def test_upstream_404_and_client_errors_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Neither an upstream's 404 nor a client's bad request is a failure of the upstream."""
-    async with through(serve(answer(404, b"no such model"))) as (gateway, _):
+    async with through(serve(build_answer(404, b"no such model"))) as (gateway, _):
         assert (await ask(gateway, LANES["passthrough"])).status == 404
         await ask(gateway, LANES["context"])
         await ask(gateway, post(b"{", b"/context/v1/chat/completions"))
@@ -120,7 +120,7 @@ async def test_upstream_404_and_client_errors_are_not_logged(caplog: pytest.LogC
 @pytest.mark.parametrize("lane", LANES)
 async def test_a_silent_name_server_stops_no_other_upstream(lane: str) -> None:
     """Nor does an address that is silent. More requests wait for the name than the event loop has threads."""
-    async with FakeUpstream(serve(answer(200, HELLO, [("Content-Type", "application/json")]))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, HELLO, [("Content-Type", "application/json")]))) as upstream:
         port = upstream.port
         names = {"silent.example": None, "up.example": ["127.0.0.2", "127.0.0.1"]}
         config = {

@@ -10,12 +10,12 @@ from measuring import LoopTime
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
 from .through import HOSTS, ask, breathe, client_of, error_of, get, post, through
 
-CHUNKED = head(200, [("Transfer-Encoding", "chunked")])
+CHUNKED = build_head(200, [("Transfer-Encoding", "chunked")])
 
 
 def trusting(certificates: Certificates, **more: object) -> dict[str, object]:
@@ -32,10 +32,10 @@ async def test_upstream_tls_accepts_certificate_of_configured_ca(certificates: C
     ):
         for i in range(50):
             await client.send(post(b"x" * i * 400))
-            assert (await client.read_response()).raw == ok()
+            assert (await client.read_response()).raw == build_ok_answer()
         (peer,) = upstream.connections
         assert peer.tls is not None and peer.tls.selected_alpn_protocol() == "http/1.1"
-        assert upstream.requests[0].values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+        assert upstream.requests[0].list_values(b"host") == [b"127.0.0.1:%d" % upstream.port]
 
 
 async def test_an_unknown_ca_is_a_502(certificates: Certificates) -> None:
@@ -57,7 +57,7 @@ async def test_upstream_certificate_with_wrong_name_returns_502(tmp_path: Path) 
     named = trusting(other, server_name="models.example")
     async with through(upstream=named, tls=other.server_context()) as (gateway, upstream):
         assert (await ask(gateway, get())).status == 200
-        assert upstream.requests[0].values(b"host") == [b"127.0.0.1:%d" % upstream.port]
+        assert upstream.requests[0].list_values(b"host") == [b"127.0.0.1:%d" % upstream.port]
 
 
 async def test_verification_can_be_switched_off(certificates: Certificates) -> None:
@@ -122,7 +122,7 @@ def ends(raw: bytes, how: str) -> Script:
 @pytest.mark.parametrize("how", ["cut", "close", "reset"])
 @pytest.mark.parametrize(
     "raw",
-    [head(200, [("Content-Length", "9")]) + b"1234", CHUNKED + chunk(b"abc"), CHUNKED + b"5\r\nab"],
+    [build_head(200, [("Content-Length", "9")]) + b"1234", CHUNKED + build_chunk(b"abc"), CHUNKED + b"5\r\nab"],
     ids=["length", "between chunks", "in a chunk"],
 )
 async def test_truncated_tls_answer_stays_visibly_incomplete(certificates: Certificates, raw: bytes, how: str) -> None:
@@ -141,7 +141,7 @@ async def test_truncated_tls_answer_stays_visibly_incomplete(certificates: Certi
 @pytest.mark.parametrize("how", ["cut", "reset"])
 async def test_tls_truncation_attack_resets_the_client(certificates: Certificates, how: str) -> None:
     """Close-delimited over TLS: an end without close_notify is not the end of the answer, so the client is reset."""
-    script = ends(head(200) + b"data: 1\n\n", how)
+    script = ends(build_head(200) + b"data: 1\n\n", how)
     context = certificates.server_context()
     async with (
         through(script, upstream=trusting(certificates), tls=context) as (gateway, _),
@@ -154,7 +154,7 @@ async def test_tls_truncation_attack_resets_the_client(certificates: Certificate
 async def test_a_close_notify_ends_an_answer_cleanly(certificates: Certificates) -> None:
     """The regular end of a close-delimited answer: all of it, and FIN."""
     payload = bytes(range(256)) * 2000
-    script = ends(head(200) + payload, "close")
+    script = ends(build_head(200) + payload, "close")
     context = certificates.server_context()
     async with (
         through(script, upstream=trusting(certificates), tls=context) as (gateway, _),
@@ -168,7 +168,7 @@ async def test_a_close_notify_ends_an_answer_cleanly(certificates: Certificates)
 @pytest.mark.parametrize("how", ["cut", "close", "reset"])
 async def test_tls_connection_closed_before_the_answer_returns_502(certificates: Certificates, how: str) -> None:
     """And with the next connection all is well."""
-    scripts = ends(b"", how), ends(b"HTTP/1.1 200", how), serve(ok())
+    scripts = ends(b"", how), ends(b"HTTP/1.1 200", how), serve(build_ok_answer())
     async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, _):
         assert [(await ask(gateway, post(b"{}"))).status for _ in range(3)] == [502, 502, 200]
 
@@ -176,7 +176,7 @@ async def test_tls_connection_closed_before_the_answer_returns_502(certificates:
 async def test_an_idle_tls_connection_that_ended_is_replaced(certificates: Certificates) -> None:
     """With and without close_notify, for any method."""
     for how in ("cut", "close", "reset"):
-        script = ends(ok(), how)
+        script = ends(build_ok_answer(), how)
         async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (
             gateway,
             upstream,
@@ -194,12 +194,12 @@ async def test_unsolicited_bytes_on_idle_tls_connection_are_discarded(certificat
 
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
         await go.wait()
-        await peer.send(answer(200, b"stray"))
+        await peer.send(build_answer(200, b"stray"))
         await peer.wait_end()
 
-    scripts = poisoned, serve(answer(200, b"fine"))
+    scripts = poisoned, serve(build_answer(200, b"fine"))
     async with through(*scripts, upstream=trusting(certificates), tls=certificates.server_context()) as (
         gateway,
         upstream,
@@ -217,7 +217,7 @@ async def test_large_bodies_go_through_tls_both_ways(certificates: Certificates)
     async def echo(peer: Peer) -> None:
         while True:
             request = await peer.read_request(timeout_s=None)
-            await peer.send(answer(200, request.payload), timeout_s=None)
+            await peer.send(build_answer(200, request.payload), timeout_s=None)
 
     async with through(echo, upstream=trusting(certificates), tls=certificates.server_context()) as (gateway, upstream):
         async with client_of(gateway, rcvbuf=16384) as client:
@@ -234,7 +234,7 @@ async def test_a_client_that_leaves_ends_the_tls_connection(certificates: Certif
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"abc"))
+        await peer.send(CHUNKED + build_chunk(b"abc"))
         await peer.wait_end()
 
     async with through(script, upstream=trusting(certificates), tls=certificates.server_context()) as (

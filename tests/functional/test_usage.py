@@ -18,7 +18,7 @@ from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, messa
 
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -120,11 +120,11 @@ class Counting:
         fields = [SSE if said.stream else ("Content-Type", "application/json")]
         fields += [("Content-Encoding", "gzip")] if said.coding else []
         if not chunked:
-            await peer.send(answer(said.status, body, fields))
+            await peer.send(build_answer(said.status, body, fields))
             return
         size = 300 if said.stream else 9000
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
-        await peer.send(head(said.status, [*fields, CHUNKED]) + b"".join(map(chunk, pieces)))
+        await peer.send(build_head(said.status, [*fields, CHUNKED]) + b"".join(map(build_chunk, pieces)))
         if not said.cut:
             await peer.send(LAST_CHUNK)
 
@@ -169,7 +169,7 @@ async def test_recorded_usage_sums_match_the_upstream_counts(count: int) -> None
         assert {row["lane"] for row in found} == {"passthrough"}
 
 
-PLAIN = serve(answer(200, text({**CHAT, "usage": {"prompt_tokens": 10, "completion_tokens": 3}})))
+PLAIN = serve(build_answer(200, text({**CHAT, "usage": {"prompt_tokens": 10, "completion_tokens": 3}})))
 MODEL = str(CHAT["model"])
 CONTEXT = b"/context/v1/chat/completions"
 ASK = post(b'{"model":"m","messages":[{"role":"user","content":"hi"}]}', PATHS["chat"])
@@ -206,7 +206,7 @@ async def test_stored_usage_survives_a_kill(tmp_path: Path) -> None:
             stored = await usage_at(gateway.host, gateway.port)
             assert stored >= 30
             async with asyncio.timeout(60):
-                while "did not end in order" not in gateway.stderr_text() + gateway.stdout_text():
+                while "did not end in order" not in gateway.read_stderr() + gateway.read_stdout():
                     await asyncio.sleep(0.05)
             async with connect(gateway.host, gateway.port) as client:
                 assert (await exchange(client, ASK)).status == 200
@@ -249,7 +249,7 @@ async def test_usage_is_recorded_for_both_lanes_after_a_reload(tmp_path: Path) -
 
 async def test_request_retried_at_another_endpoint_counts_once() -> None:
     """However often it was tried, it counts once, with the answer that the client got."""
-    async with FakeUpstream(serve(answer(503, text(CHAT)))) as busy, FakeUpstream(PLAIN) as fine:
+    async with FakeUpstream(serve(build_answer(503, text(CHAT)))) as busy, FakeUpstream(PLAIN) as fine:
         endpoints = [{"url": one.base_url, "name": name} for one, name in ((busy, "a"), (fine, "b"))]
         settings = settings_of("http://127.0.0.1:1", enabled=True)
         settings["upstreams"] = [{"name": "up", "endpoints": endpoints}]

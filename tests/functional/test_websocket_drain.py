@@ -105,7 +105,7 @@ async def test_sigterm_closes_websockets_with_going_away() -> None:
             message = await talk.receive(timeout=PATIENCE_S)
             assert (message.type, message.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
         assert await gateway.wait(PATIENCE_S) == 0
-        assert "Traceback" not in gateway.stderr_text()
+        assert "Traceback" not in gateway.read_stderr()
 
 
 async def test_second_sigterm_ends_the_process_at_once() -> None:
@@ -121,4 +121,4 @@ async def test_second_sigterm_ends_the_process_at_once() -> None:
         assert await gateway.wait(PATIENCE_S) == 0
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        assert "Traceback" not in gateway.stderr_text()
+        assert "Traceback" not in gateway.read_stderr()

@@ -104,7 +104,7 @@ async def test_unread_websocket_client_is_exempt_from_heartbeats() -> None:
         async def talk(self, talk: web.WebSocketResponse) -> None:
             assert isinstance(talk, PageSocket)
             async for message in talk:
-                with talk.turn():
+                with talk.answer_oldest_message():
                     await goes_on.wait()
                     await talk.send_str(message.data)
 

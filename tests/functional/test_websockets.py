@@ -7,7 +7,7 @@ import pytest
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway.contracts.errors import GatewayError
-from gateway.lanes.websocket import websocket
+from gateway.lanes.websocket import accept_websocket
 from gateway.testing.raw_connection import PATIENCE_S
 
 from .talking import (
@@ -49,7 +49,7 @@ async def test_websocket_messages_pass_both_ways_and_close_cleanly() -> None:
     codes: list[int | None] = []
 
     async def page(request: web.Request) -> web.StreamResponse:
-        async with websocket(request) as talk:
+        async with accept_websocket(request) as talk:
             await talk.ping(b"hello")
             async for message in talk:
                 await (talk.send_str if message.type is WSMsgType.TEXT else talk.send_bytes)(message.data)
@@ -91,7 +91,7 @@ async def test_websocket_page_closes_with_its_own_code() -> None:
     """With its own code; what it sent before arrives, although the client still sends."""
 
     async def page(request: web.Request) -> web.StreamResponse:
-        async with websocket(request) as talk:
+        async with accept_websocket(request) as talk:
             await talk.receive()
             await talk.send_bytes(bytes(300_000))
             await talk.close(code=4001, message=b"enough")
@@ -119,11 +119,11 @@ async def test_websocket_handshake_does_not_identify_the_server() -> None:
         await client.send(handshake(b"Sec-WebSocket-Extensions: permessage-deflate"))
         response = await client.read_response()
         assert response.status == 101
-        assert response.values(b"sec-websocket-accept") == [ACCEPT]
-        assert [value.lower() for value in response.values(b"connection")] == [b"upgrade"]
-        assert response.values(b"upgrade") == [b"websocket"]
+        assert response.list_values(b"sec-websocket-accept") == [ACCEPT]
+        assert [value.lower() for value in response.list_values(b"connection")] == [b"upgrade"]
+        assert response.list_values(b"upgrade") == [b"websocket"]
         for name in (b"server", b"content-type", b"content-length", b"transfer-encoding", b"sec-websocket-extensions"):
-            assert not response.values(name), name
+            assert not response.list_values(name), name
         await client.send(frame(TEXT, b"hi"))
         assert await heard(client) == (TEXT, b"hi")
 
@@ -191,8 +191,8 @@ async def test_invalid_websocket_handshake_is_answered_with_400(request_: bytes)
         assert response.status == 400
         if request_[:4] != b"HEAD":
             assert error_of(response)["code"] == "invalid_header"
-        assert not response.values(b"upgrade")
-        if response.values(b"connection") != [b"close"]:
+        assert not response.list_values(b"upgrade")
+        if response.list_values(b"connection") != [b"close"]:
             assert (await client.read_response()).status == 200
         assert not page.begun.is_set() and "secret-key" not in gateway.logged()
 

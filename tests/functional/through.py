@@ -13,7 +13,7 @@ from gateway.lanes.listener import Listener
 from gateway.server.app import DATA
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import KEEP_BYTES, Peer, PendingConnection, Response, connect
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ HOSTS = ["h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.exa
 #: The `timeouts` of an upstream that is there: a machine that stands still is no upstream that does.
 PATIENT = {"connect": "1m"}
 #: An upstream whose answers can be told from others'.
-FINE = serve(answer(200, b"fine"))
+FINE = serve(build_answer(200, b"fine"))
 
 #: A folder without any: those of the checkout would be read at every start.
 NO_WORKFLOWS = {"folder": str(Path(__file__).parent)}
@@ -70,7 +70,7 @@ def listener_of(gateway: LocalGateway) -> Listener:
 
 def sweeps(listener: Listener) -> float:
     """How often it has looked at its deadlines."""
-    return sum(listener.metrics.loop_lag.values()[:-1])
+    return sum(listener.metrics.loop_lag.read_values()[:-1])
 
 
 def get(target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
@@ -122,10 +122,10 @@ def error_of(response: Response) -> Json:
     """The error that the gateway answered with, after a check of its form."""
     body = json.loads(response.payload)
     assert body.keys() == {"error"} and body["error"].keys() == {"message", "type", "param", "code"}
-    (request_id,) = response.values(b"x-request-id")
+    (request_id,) = response.list_values(b"x-request-id")
     assert request_id.decode() in body["error"]["message"]
-    assert response.values(b"content-type") == [b"application/json"]
-    assert not response.values(b"server")
+    assert response.list_values(b"content-type") == [b"application/json"]
+    assert not response.list_values(b"server")
     error: Json = body["error"]
     return error
 
@@ -138,8 +138,8 @@ async def refusal(gateway: LocalGateway, data: bytes, *, timeout_s: float = 120.
     head, end, body = raw.partition(b"\r\n\r\n")
     response = Response(head + end, body)
     error_of(response)
-    assert response.values(b"content-length") == [b"%d" % len(body)]
-    assert response.values(b"connection") == [b"close"]
+    assert response.list_values(b"content-length") == [b"%d" % len(body)]
+    assert response.list_values(b"connection") == [b"close"]
     assert response.status >= 400
     return response
 

@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 from gateways import until_still
 
-from gateway.lanes.websocket import websocket
+from gateway.lanes.websocket import accept_websocket
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -23,7 +23,7 @@ class Page:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         try:
-            async with websocket(request, **self.options) as talk:
+            async with accept_websocket(request, **self.options) as talk:
                 self.begun.set()
                 await self.talk(talk)
         except BaseException as error:

@@ -74,7 +74,7 @@ def test_forwarded_messages_stay_within_count_and_byte_limits(sizes: list[int], 
         here = sizes[ended:begun]
         assert here and len(here) <= 3 and (len(here) == 1 or sum(here) <= 100)
         assert frames.waits or begun == len(messages)
-        got += frames.done()
+        got += frames.finish_message()
         ended += 1
     assert got == data and not frames.waits
 
@@ -85,7 +85,7 @@ def test_fragmented_message_counts_as_one() -> None:
     frames = ClientFrames(limit_bytes=10, most=2)
     assert frames.feed(first + first + frame(PING) + first) == first + first + frame(PING)
     assert frames.waits
-    assert frames.done() == first and not frames.waits
+    assert frames.finish_message() == first and not frames.waits
 
 
 def test_message_fragments_count_together_toward_the_limit() -> None:
@@ -93,7 +93,7 @@ def test_message_fragments_count_together_toward_the_limit() -> None:
     frames, small = ClientFrames(limit_bytes=10, most=5), frame(TEXT, bytes(4))
     begins, ends = frame(TEXT, bytes(5), fin=False), frame(0, bytes(2))
     assert frames.feed(small + begins + ends) == small + begins and frames.waits
-    assert frames.done() == ends and not frames.waits
+    assert frames.finish_message() == ends and not frames.waits
 
 
 def test_single_message_over_the_limit_is_passed_on_unbuffered() -> None:
@@ -119,7 +119,7 @@ def test_invalid_client_frame_is_replaced_and_ends_the_stream(bad: bytes, most: 
     """The reader gets one to refuse in its place, once, and nothing that follows."""
     frames, good = ClientFrames(limit_bytes=1000, most=most), frame(TEXT, b"good")
     assert frames.feed(good + bad + good) == good + REFUSED
-    assert frames.feed(good) == frames.done() == frames.feed(close_frame(1000)) == b""
+    assert frames.feed(good) == frames.finish_message() == frames.feed(close_frame(1000)) == b""
 
 
 @given(st.lists(st.integers(min_value=0), min_size=1, max_size=8), st.booleans())
@@ -187,7 +187,7 @@ def test_endless_small_frames_are_refused(small: bytes) -> None:
     assert all_of(frames, more) == more and not frames.flooded
     assert all_of(frames, small) == b"" and frames.flooded and not frames.waits
     frames.sweep()
-    assert frames.feed(small) == frames.done() == b"" and frames.flooded
+    assert frames.feed(small) == frames.finish_message() == b"" and frames.flooded
 
 
 @pytest.mark.parametrize("one", [frame(TEXT, b"x"), frame(0, bytes(SMALL_BYTES), fin=False)], ids=["message", "piece"])

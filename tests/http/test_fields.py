@@ -12,7 +12,7 @@ from gateway.http.fields import (
     get_hop_fields,
     group_by_name,
     is_chunked,
-    members,
+    list_members,
     parse_fields,
 )
 
@@ -165,8 +165,8 @@ def test_other_transfer_codings_are_not_chunked(value: bytes) -> None:
 def test_list_members_are_collected_in_lower_case() -> None:
     """Empty members do not count (RFC 9110 section 5.6.1)."""
     fields = parse_fields(b"Connection: Close ,, X-A\t\r\nOther: z\r\nconnection: \r\nCONNECTION: Keep-Alive\r\n\r\n")
-    assert members(group_by_name(fields)[b"connection"]) == [b"close", b"x-a", b"keep-alive"]
-    assert members(()) == []
+    assert list_members(group_by_name(fields)[b"connection"]) == [b"close", b"x-a", b"keep-alive"]
+    assert list_members(()) == []
 
 
 def test_connection_header_cannot_nominate_protected_fields_as_hop_by_hop() -> None:

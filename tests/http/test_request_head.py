@@ -46,7 +46,7 @@ def test_parsed_request_head_preserves_the_original_bytes() -> None:
     assert b"POST %b HTTP/1.1\r\n" % target + b"".join(field.line for field in head.fields) + b"\r\n" == raw
     assert (head.length, head.chunked, head.keep_alive) == (None, False, True)
     assert (head.expects_continue, head.websocket, head.connection) == (False, False, ())
-    assert head.value(b"set-cookie") == b"a" and head.value(b"user-agent") is None
+    assert head.find_value(b"set-cookie") == b"a" and head.find_value(b"user-agent") is None
 
 
 @pytest.mark.parametrize("target", [b"/a?", b"/?", b"/", b"*", b'/a|b{c}\\d^e`f"<g>', b"//x", b"/?a=http://h/#"[:-1]])
@@ -308,9 +308,9 @@ def test_incomplete_or_overlong_head_is_refused(raw: bytes) -> None:
 
 def test_a_field_may_be_as_large_as_the_head() -> None:
     """P10: 9,000 bytes and more pass, up to the limit exactly; beyond it 431."""
-    assert read(posting(b"X: " + b"a" * 9000)).value(b"x") == b"a" * 9000
+    assert read(posting(b"X: " + b"a" * 9000)).find_value(b"x") == b"a" * 9000
     room = LIMITS.bytes - len(posting(b"X: "))
-    assert read(posting(b"X: " + b"a" * room)).value(b"x") == b"a" * room
+    assert read(posting(b"X: " + b"a" * room)).find_value(b"x") == b"a" * room
     assert refusal(posting(b"X: " + b"a" * (room + 1))) == (431, "headers_too_large")
     assert refusal(posting(b"X: " + b"a" * 70 * 1024)) == (431, "headers_too_large")
     assert LIMITS.bytes >= 32 * 1024
@@ -378,11 +378,11 @@ def test_value_derived_from_a_head_is_computed_once() -> None:
             raise ValueError("as told")
         return (head.target, *more)
 
-    assert [head.once(make) for _ in range(2)] == [(b"/v1/x",)] * 2
-    assert [head.once(make, 1) for _ in range(2)] == [(b"/v1/x", 1)] * 2
+    assert [head.remember_derived(make) for _ in range(2)] == [(b"/v1/x",)] * 2
+    assert [head.remember_derived(make, 1) for _ in range(2)] == [(b"/v1/x", 1)] * 2
     for _ in range(2):
         with pytest.raises(ValueError, match="as told"):
-            head.once(make, "bad")
+            head.remember_derived(make, "bad")
     assert seen == [(), (1,), ("bad",), ("bad",)]
 
 
@@ -393,4 +393,4 @@ def test_replaced_head_shares_no_derived_values() -> None:
     def count(head: RequestHead) -> int:
         return len(head.fields)
 
-    assert (head.once(count), replace(head, fields=head.fields[:1]).once(count)) == (2, 1)
+    assert (head.remember_derived(count), replace(head, fields=head.fields[:1]).remember_derived(count)) == (2, 1)

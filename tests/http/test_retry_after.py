@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.http.response_head import parse_response_head
-from gateway.http.retry_after import wanted_pause_s
+from gateway.http.retry_after import read_retry_after_s
 
 NOW = datetime(2026, 10, 21, 7, 28, 20, tzinfo=UTC)
 DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
@@ -35,4 +35,4 @@ DATE = b"Date: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
 def test_retry_after_pause_is_parsed(fields: bytes, pause_s: float | None) -> None:
     """Seconds, milliseconds, or a date beside the answer's own, else beside our clock; the rest says nothing."""
     head = b"HTTP/1.1 503 Busy\r\n" + fields + b"Content-Length: 0\r\n\r\n"
-    assert wanted_pause_s(parse_response_head(head, method=b"POST"), now=NOW) == pause_s
+    assert read_retry_after_s(parse_response_head(head, method=b"POST"), now=NOW) == pause_s

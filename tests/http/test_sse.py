@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.sse import EVENT_LIMIT_BYTES, EventError, EventReader, event
+from gateway.http.sse import EVENT_LIMIT_BYTES, EventError, EventReader, format_event
 
 STREAM = (
     b'\xef\xbb\xbfdata: {"a":1}\n\n: comment\n\nevent: x\ndata: one\ndata:two\n\nid: 1\nretry: 3\n\ndata\n\n'
@@ -62,7 +62,7 @@ def test_event_stream_parser_matches_the_standard(blocks: list[bytes], cuts: set
 
 def test_written_event_is_parsed_back() -> None:
     """One event, at once."""
-    assert EventReader().feed(event(b'{"b":2}')) == [b'{"b":2}']
+    assert EventReader().feed(format_event(b'{"b":2}')) == [b'{"b":2}']
 
 
 def test_an_event_that_was_cut_is_not_read() -> None:

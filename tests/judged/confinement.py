@@ -20,8 +20,8 @@ from typing import Final
 
 from gateway.sandbox.confinement import replace_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
-from gateway.sandbox.process_tree import members
-from gateway.sandbox.programs import program
+from gateway.sandbox.process_tree import list_members
+from gateway.sandbox.programs import find_program
 from gateway.sandbox.run import run
 
 from .commands import SHELLS, is_slow, made
@@ -212,7 +212,7 @@ class Bench:
                 self.slips += [f"{slip}; one of {some!r:.2000}" for slip in slips]
 
     async def _batch(self, arena: Arena, chance: random.Random, texts: Sequence[str]) -> None:
-        shells = [shell for shell in SHELLS if program(shell[0])]
+        shells = [shell for shell in SHELLS if find_program(shell[0])]
         commands = [((*chance.choice(shells), "-c", text), _limit_s(text)) for text in texts]
         listing = arena.folder.with_name(f"{arena.folder.name}.json")
         listing.write_text(json.dumps(commands))
@@ -244,7 +244,7 @@ class Bench:
             self.commands += begun
             self.timeouts += begun - finished.stdout.count("ended")
             first += begun
-            if left := members():
+            if left := list_members():
                 self.slips.append(f"processes stayed: {left}")
 
     def _packets(self, work: Path) -> int:
@@ -252,7 +252,7 @@ class Bench:
         if self.level == "landlock":
             return 0
         home = f"HOME={work}\0".encode()
-        for process in members():
+        for process in list_members():
             with suppress(OSError):
                 if home in Path(f"/proc/{process.pid}/environ").read_bytes():
                     lines = Path(f"/proc/{process.pid}/net/dev").read_text().splitlines()[2:]

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.plugins.assessors.command import CommandAssessor
 from gateway.sandbox.confinement import READ_ONLY
-from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, call_prctl
 from gateway.sandbox.launch_messages import Level
 from tests.plugins.tools.execute_command import made_commands
 from tests.sandbox.machine import READ_ONLY_LEVELS
@@ -83,7 +83,7 @@ def test_confined_300_000_commands_change_nothing(level: Level, tmp_path: Path) 
 
 
 def _share(level: Level, folder: Path, seed: int, count: int) -> Bench:
-    prctl(PR_SET_CHILD_SUBREAPER, 1)  # an orphan stays with this process, and is seen
+    call_prctl(PR_SET_CHILD_SUBREAPER, 1)  # an orphan stays with this process, and is seen
     bench = Bench(level)
     asyncio.run(bench.run(folder, seed=seed, count=count))
     return bench

@@ -16,7 +16,7 @@ from gateway.features.limits.observer import LimitFeature
 from gateway.features.usage.observer import UsageFeature
 from gateway.features.usage.observer_batch import UsageBatch
 from gateway.http.request_head import RequestHead, parse_request_head
-from gateway.lanes.aiohttp_adapter import take_back
+from gateway.lanes.aiohttp_adapter import restore_connection_header
 from gateway.lanes.auth_failures import WrongKeys
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.listener import Listener
@@ -145,8 +145,8 @@ async def assembled(
     """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""
     loop = asyncio.get_running_loop()
     app = pages or web.Application()
-    if take_back not in app.on_response_prepare:  # a Site has it already
-        app.on_response_prepare.append(take_back)
+    if restore_connection_header not in app.on_response_prepare:  # a Site has it already
+        app.on_response_prepare.append(restore_connection_header)
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, handler_cancellation=True, keepalive_timeout=0)
     await runner.setup()
     assert runner.server is not None
@@ -156,7 +156,7 @@ async def assembled(
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
         way_in = router(
             pool.endpoint,
-            groups=[alone(pool, metrics.upstream(pool.endpoint.name))],
+            groups=[alone(pool, metrics.get_upstream(pool.endpoint.name))],
             keys=keys,
             metrics=metrics,
             own_paths=own_paths,
@@ -171,7 +171,7 @@ async def assembled(
         )
         lane = Lane(listener, upstream, pool, metrics, usage_batch=batch)
         listener.access_log = lambda **facts: lane.log.append(facts)
-        server = await loop.create_server(listener.connection, HOST, 0)
+        server = await loop.create_server(listener.build_connection, HOST, 0)
         lane.port = server.sockets[0].getsockname()[1]
         try:
             yield lane

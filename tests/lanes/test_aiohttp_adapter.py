@@ -10,9 +10,9 @@ from gateways import until, until_still
 from gateway.lanes.aiohttp_adapter import Facade
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.router import AcceptLimits
-from gateway.lanes.websocket import websocket
+from gateway.lanes.websocket import accept_websocket
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 
 from .assembled import Lane, assembled
 
@@ -84,7 +84,7 @@ async def test_handler_may_stream_its_answer(*, corked: bool) -> None:
     async def streams(request: web.Request) -> web.StreamResponse:
         if corked:
             assert isinstance(request.transport, Facade)
-            request.transport.cork()
+            request.transport.hold_writes()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number in range(3):
@@ -118,7 +118,7 @@ async def test_prepare_hook_runs_after_keepalive_is_chosen() -> None:
     async with assembled(pages=app) as lane, lane.client() as client:
         await client.send(GET)
         response = await client.read_response()
-        assert not response.values(b"connection") and not response.values(b"server")
+        assert not response.list_values(b"connection") and not response.list_values(b"server")
         await back_in_the_lane(client)
         await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         response = await client.read_response()
@@ -170,7 +170,7 @@ async def test_handler_force_close_ends_the_connection() -> None:
     async with assembled(pages=pages(closes)) as lane, lane.client() as client:
         await client.send(GET + LANE)
         response = await client.read_response()
-        assert (response.payload, response.values(b"connection")) == (b"bye", [b"close"])
+        assert (response.payload, response.list_values(b"connection")) == (b"bye", [b"close"])
         assert await client.wait_end() == "eof"
         assert not lane.upstream.connections
 
@@ -222,7 +222,7 @@ async def test_a_slow_client_holds_its_handler_back() -> None:
 
 async def test_next_handler_waits_for_a_paused_client() -> None:
     """A large answer of the lane is still on its way when the handler's turn comes: its own waits behind it."""
-    big = answer(200, bytes(8_000_000))
+    big = build_answer(200, bytes(8_000_000))
     async with assembled(serve(big), pages=pages(echo)) as lane, lane.client(rcvbuf=8192) as client:
         await client.send(LANE + upload(b"page"))
         assert len((await client.read_response(timeout_s=120)).payload) == 8_000_000
@@ -307,7 +307,7 @@ async def test_websocket_upgrade_takes_over_the_connection() -> None:
     async def page(request: web.Request) -> web.StreamResponse:
         if "decline" in request.query:
             return web.Response(body=b"no")
-        async with websocket(request) as talk:
+        async with accept_websocket(request) as talk:
             async for message in talk:
                 await talk.send_bytes(message.data)
         return talk
@@ -352,7 +352,7 @@ async def test_websocket_upgrade_ignores_expect_100_continue() -> None:
     """It is not answered: nobody reads a body here."""
 
     async def page(request: web.Request) -> web.StreamResponse:
-        async with websocket(request) as talk:
+        async with accept_websocket(request) as talk:
             await talk.send_bytes(b"abc")
         return talk
 

@@ -19,7 +19,7 @@ def refuse(wrong: WrongKeys, n: int) -> None:
 
 
 def counted(wrong: WrongKeys) -> float:
-    (family,) = wrong.families()
+    (family,) = wrong.collect_families()
     return float(family.samples[0].value)
 
 

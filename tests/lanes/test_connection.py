@@ -13,7 +13,7 @@ from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.connection import HELD_LIMIT_BYTES, LINGER_LIMIT_BYTES
 from gateway.lanes.router import AcceptLimits
 from gateway.testing.raw_connection import PEER_LEFT, Peer
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 
 from .assembled import HOST, Lane, assembled
 
@@ -155,7 +155,7 @@ async def test_connection_over_the_limit_gets_503_with_retry_after() -> None:
         await accepted(lane, 2)
         async with lane.client() as three:
             response = await three.read_response()
-            assert (response.status, response.values(b"retry-after")) == (503, [b"1"])
+            assert (response.status, response.list_values(b"retry-after")) == (503, [b"1"])
             assert await three.wait_end() == "eof"
         for client in (one, two):
             await client.send(GET)
@@ -196,7 +196,7 @@ async def test_pipelined_bytes_are_buffered_within_a_bound() -> None:
         async with asyncio.timeout(120):
             while connection not in lane.listener.paused:
                 await asyncio.sleep(0)
-        held = len(connection.unhold())
+        held = len(connection.take_held_bytes())
         assert HELD_LIMIT_BYTES < held < HELD_LIMIT_BYTES + (1 << 19)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -217,7 +217,7 @@ async def test_head_limits_return_414_and_431() -> None:
 
 async def test_a_second_request_waits_for_its_turn() -> None:
     """One turn at a time: the next one begins when the answer is written."""
-    async with assembled(serve(lambda r: answer(200, r.target))) as lane, lane.client() as client:
+    async with assembled(serve(lambda r: build_answer(200, r.target))) as lane, lane.client() as client:
         await client.send(GET.replace(b"x", b"1") + GET.replace(b"x", b"2"))
         assert [(await client.read_response()).payload for _ in range(2)] == [b"/v1/1", b"/v1/2"]
         assert len(lane.upstream.connections) == 1
@@ -232,12 +232,12 @@ async def test_early_answer_during_upload_does_not_block_the_next_request() -> N
     async def answers_early(peer: Peer) -> None:
         await peer.read_until(b"{")
         loop.call_soon(client.send, b"}" + GET[:-4])  # in the same turn of the loop as the answer, just before it
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await asyncio.Event().wait()
 
     post = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{"
     with client:
-        async with assembled(answers_early, serve(answer(200, b"second"))) as lane:
+        async with assembled(answers_early, serve(build_answer(200, b"second"))) as lane:
             await loop.sock_connect(client, (HOST, lane.port))
             client.send(post)
             assert (await asyncio.wait_for(loop.sock_recv(client, 65536), 120)).startswith(b"HTTP/1.1 200 ")

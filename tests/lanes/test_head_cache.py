@@ -15,11 +15,11 @@ def test_known_head_is_reused_with_another_content_length() -> None:
     """The same one, as long as nothing differs."""
     head = read(HEAD % (1, b"") + b"\r\n\r\n")
     known = KnownHead(head, 56, b"12")
-    assert known.again(b"12", None) is head
-    other = known.again(b"007", "10.0.0.1")
-    assert (other.length, other.peer, other.value(b"content-length")) == (7, "10.0.0.1", b"007")
-    assert other.derived is head.derived and known.again(b"007", "10.0.0.1") is other
-    assert known.again(b"12", None) == head
+    assert known.match_head(b"12", None) is head
+    other = known.match_head(b"007", "10.0.0.1")
+    assert (other.length, other.peer, other.find_value(b"content-length")) == (7, "10.0.0.1", b"007")
+    assert other.derived is head.derived and known.match_head(b"007", "10.0.0.1") is other
+    assert known.match_head(b"12", None) == head
 
 
 @pytest.mark.parametrize("filler", [0, 500, 3900])
@@ -32,7 +32,7 @@ def test_the_memory_of_heads_is_bounded(monkeypatch: pytest.MonkeyPatch, filler:
     try:
         for number in range(2 * (1 << 20) // (filler + 500)):
             raw = start % (number, b"y" * filler)
-            head, _ = way_in.head(raw + b"\r\n\r\n", len(raw), HERE)
+            head, _ = way_in.read_head(raw + b"\r\n\r\n", len(raw), HERE)
             assert way_in.route(head, raw) is None
             way_in.identify(head, upstream_has_key=True, scope="context")
         now_bytes, _ = tracemalloc.get_traced_memory()

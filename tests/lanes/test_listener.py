@@ -9,7 +9,7 @@ from measuring import LoopTime
 
 from gateway.lanes.router import AcceptLimits
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import chunk, head, ok, serve
+from gateway.testing.scripts import build_chunk, build_head, build_ok_answer, serve
 
 from .assembled import Lane, assembled, endpoint, keyring, router
 from .test_aiohttp_adapter import GET as OWN
@@ -28,7 +28,7 @@ class Gate:
         while True:
             await peer.read_request(timeout_s=None)
             await self.open.wait()
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
 
 async def answered(lane: Lane, request: bytes = GET) -> int:
@@ -50,7 +50,7 @@ async def test_requests_over_the_concurrency_limit_return_503() -> None:
                 await three.send(request)
                 response = await three.read_response()
                 asked.within(1)
-                assert (response.status, response.values(b"retry-after")) == (503, [b"1"])
+                assert (response.status, response.list_values(b"retry-after")) == (503, [b"1"])
         assert lane.listener.inflight == 2
         assert await answered(lane, GET.replace(b"/v1/x", b"/own")) == 404  # our own pages are answered all the same
         gate.open.set()
@@ -65,9 +65,9 @@ async def test_request_count_in_flight_returns_to_zero_after_any_end() -> None:
 
     async def dies(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Length", "5")]) + b"x")
+        await peer.send(build_head(200, [("Content-Length", "5")]) + b"x")
 
-    async with assembled(serve(ok()), dies, dies, serve(ok())) as lane:
+    async with assembled(serve(build_ok_answer()), dies, dies, serve(build_ok_answer())) as lane:
         for request in (
             GET,
             GET,
@@ -97,7 +97,7 @@ async def test_draining_lets_requests_finish() -> None:
         assert not draining.done()
         gate.open.set()
         response = await busy.read_response()
-        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        assert (response.status, response.list_values(b"connection")) == (200, [b"close"])
         await asyncio.wait_for(draining, 120)
         assert not lane.listener.connections
 
@@ -107,7 +107,7 @@ async def test_drain_limit_cuts_unfinished_requests() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"x"))
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(b"x"))
         await peer.wait_end()
 
     async with assembled(endless) as lane, lane.client() as client:
@@ -130,7 +130,7 @@ async def test_unanswered_requests_get_503_with_retry_after_when_draining_ends()
         for one in (client, sending):
             response = await one.read_response()
             assert response.status == 503 and b'"gateway_stopping"' in response.payload
-            assert response.values(b"retry-after") == [b"1"] and response.values(b"connection") == [b"close"]
+            assert response.list_values(b"retry-after") == [b"1"] and response.list_values(b"connection") == [b"close"]
         assert not lane.listener.inflight
 
 
@@ -143,7 +143,7 @@ async def test_a_request_that_comes_while_draining_is_served() -> None:
         await breathe()
         await client.send(GET)
         response = await client.read_response()
-        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        assert (response.status, response.list_values(b"connection")) == (200, [b"close"])
         await asyncio.wait_for(draining, 120)
 
 
@@ -167,7 +167,7 @@ async def test_own_page_during_drain_answers_with_connection_close() -> None:
         await client.read_until(b"0\r\n\r\n")
         await client.send(OWN)
         response = await client.read_response()
-        assert (response.status, response.values(b"connection")) == (200, [b"close"])
+        assert (response.status, response.list_values(b"connection")) == (200, [b"close"])
         await asyncio.wait_for(draining, 120)
 
 
@@ -179,14 +179,14 @@ async def test_a_reload_holds_from_the_next_request_on() -> None:
         await client.send(authorised)
         await lane.upstream.wait_requests(1)
         new = router(endpoint(lane.upstream.port, api_key=b"sk2"), keys=keyring("new"), metrics=lane.metrics)
-        lane.listener.swap(new)
+        lane.listener.swap_router(new)
         gate.open.set()
         assert (await client.read_response()).status == 200
         await client.send(authorised)
         assert (await client.read_response()).status == 401
         await client.send(authorised.replace(b"old", b"new"))
         assert (await client.read_response()).status == 200
-        assert [r.values(b"authorization") for r in lane.upstream.requests] == [[b"Bearer sk"], [b"Bearer sk2"]]
+        assert [r.list_values(b"authorization") for r in lane.upstream.requests] == [[b"Bearer sk"], [b"Bearer sk2"]]
         await lane.upstream.wait_open(1)
 
 
@@ -215,7 +215,7 @@ async def test_gauges_count_open_connections_requests_and_pool_states() -> None:
 
 
 def gauges(lane: Lane) -> dict[str, float]:
-    samples = [sample for family in lane.listener.families() for sample in family.samples]
+    samples = [sample for family in lane.listener.collect_families() for sample in family.samples]
 
     def value(name: str, **labels: str) -> float:
         return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
@@ -255,7 +255,7 @@ async def test_disconnect_of_a_paused_connection_is_detected(how: str) -> None:
 
 async def test_connection_after_listener_stop_is_closed() -> None:
     """Such as a page of the console that connects again while the console ends."""
-    async with assembled(serve(lambda _: ok())) as lane:
+    async with assembled(serve(lambda _: build_ok_answer())) as lane:
         lane.listener.stop()
         async with lane.client() as client:
             assert await client.read_rest() == b""

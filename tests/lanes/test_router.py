@@ -182,7 +182,7 @@ def test_plans_of_seven_thousand_clients_stay_cached() -> None:
 
 def context_head(way_in: Router, raw: bytes, *, address: str = "127.0.0.1") -> tuple[RequestHead, bool]:
     """The head as a connection has it, and whether an equal one was known."""
-    head, known = way_in.head(raw + b"\r\n\r\n{}", len(raw), From(address))
+    head, known = way_in.read_head(raw + b"\r\n\r\n{}", len(raw), From(address))
     if not known:
         assert way_in.route(head, raw) is None
     return head, known

@@ -99,7 +99,7 @@ def test_of_two_equal_prefixes_the_first_configured_wins() -> None:
 )
 def test_a_base_path_replaces_the_prefix(prefix: bytes, base: bytes, target: bytes, rewritten: bytes) -> None:
     """Without one the target goes on unchanged; what is behind the prefix always does (P2)."""
-    assert Route(prefix, 0).rewritten(target, base) == rewritten
+    assert Route(prefix, 0).rewrite_target(target, base) == rewritten
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from upstream.groups import group
 
-from gateway.lanes.upstream_metrics import gauges
+from gateway.lanes.upstream_metrics import build_gauges
 from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
 
@@ -12,11 +12,11 @@ def test_endpoint_metrics_are_shown_for_upstreams_with_several_endpoints() -> No
     clock = ManualClock()
     many = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))
     single = group("c", clock)
-    many.take(many.members[0])
+    many.take_place(many.members[0])
     many.members[1].breaker.record_failure(0.0, probe=False)
     seen = {
         (sample.name.removeprefix("gateway_upstream_"), *sample.labels.values()): sample.value
-        for family in gauges((many, single))
+        for family in build_gauges((many, single))
         for sample in family.samples
     }
     assert seen == {

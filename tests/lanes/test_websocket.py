@@ -11,7 +11,7 @@ from functional.talking import CLOSE, TEXT, close_frame, closed_with, frame, hea
 from functional.talking import handshake as handshake_of
 from gateways import until
 
-from gateway.lanes.websocket import WebSocketTransaction, websocket
+from gateway.lanes.websocket import WebSocketTransaction, accept_websocket
 from gateway.testing.raw_connection import Peer
 
 from .assembled import Lane, assembled
@@ -22,7 +22,7 @@ Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 def page_of(talk: Talk) -> web.Application:
     async def page(request: web.Request) -> web.StreamResponse:
-        async with websocket(request) as response:
+        async with accept_websocket(request) as response:
             await talk(response)
         return response
 

@@ -8,14 +8,19 @@ from gateway.contracts.caller import Caller, KeyBounds
 from gateway.limits.budgets import NOTHING_USED, Budgets, BudgetSums, Counted
 from gateway.limits.counter import Counter
 from gateway.limits.counter_registry import Meters
-from gateway.limits.limit_rule import key_id
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.limiter import Limiter
 from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 
 BEGAN_S = 5000.0
 #: What has a budget in some test.
-NAMES: tuple[Counted, ...] = (("key", key_id("team", "ci")), ("tenant", "team"), ("model", "m"), ("upstream", "up"))
+NAMES: tuple[Counted, ...] = (
+    ("key", build_key_id("team", "ci")),
+    ("tenant", "team"),
+    ("model", "m"),
+    ("upstream", "up"),
+)
 
 
 class WallClock(ManualClock):
@@ -54,9 +59,9 @@ def spend_today(tokens: int, cost: float = 0.0) -> BudgetSums:
 def counters(clock: Callable[[], float], *, places: int = 1, memory: SharedCounters | None = None) -> list[Counter]:
     """One counter as each worker sees it."""
     memory = memory or SharedCounters(places=places)
-    number = memory.hold("key ci", place=0, now_s=0.0)
+    number = memory.hold_counter("key ci", place=0, now_s=0.0)
     assert number is not None
-    return [Counter(lambda _, place=place: memory.rows(number, place), clock) for place in range(memory.places)]
+    return [Counter(lambda _, place=place: memory.get_rows(number, place), clock) for place in range(memory.places)]
 
 
 def in_dollars() -> Budgets:
@@ -79,7 +84,7 @@ class Workers:
         self.clock = clock or ManualClock(BEGAN_S)
         self.counters = Counted()
         self.budgets = budgets or in_dollars()
-        self.budgets.replace({}, names=NAMES, currency="USD")
+        self.budgets.replace_sums({}, names=NAMES, currency="USD")
         self.memory = SharedCounters(places=count, has_shares=has_shares)
         self._scopes = scopes
         self.meters: list[Meters] = []

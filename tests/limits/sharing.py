@@ -8,7 +8,7 @@ from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.contracts.storage.quota import QuotaAnswer, QuotaStore, ShareRequest
 from gateway.contracts.storage.store import StoreError
 from gateway.limits.budgets import Budgets, Counted
-from gateway.limits.limit_rule import key_id
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.reservation import Reservation
 from gateway.limits.share_client import ShareClient
 from gateway.limits.share_keeper import ShareKeeper
@@ -16,7 +16,7 @@ from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, NAMES, Workers, caller, spend_today
 
-CI: Counted = ("key", key_id("team", "ci"))
+CI: Counted = ("key", build_key_id("team", "ci"))
 
 
 class SharingClock(ManualClock):
@@ -75,7 +75,7 @@ class SharingGateway:
 
     def share(self, slot: int, whose: Caller) -> int:
         """Return the share of a limit that the workers may use now."""
-        (rule,) = self.limiter.of_caller(whose)
+        (rule,) = self.limiter.list_caller_rules(whose)
         return int(rule.meter.share_words[slot])
 
 
@@ -92,20 +92,20 @@ class Sharing:
     async def start(self) -> None:
         """Let all gateways tell the store of themselves, as they do when they start."""
         for gateway in self.gateways:
-            await gateway.keeper.first()
+            await gateway.keeper.report_first()
 
     async def add(self) -> SharingGateway:
         """A gateway that comes."""
         self.gateways.append(gateway := SharingGateway(self.place, self.clock, self._workers))
-        await gateway.keeper.first()
+        await gateway.keeper.report_first()
         return gateway
 
     async def beat(self, pass_s: float = 0.25) -> None:
         """Let time pass, and all gateways beat: again at once, if others lack something."""
         self.clock.advance(pass_s)
         for gateway in self.gateways:
-            await gateway.keeper.beat()
-            await gateway.keeper.beat()
+            await gateway.keeper.exchange_shares()
+            await gateway.keeper.exchange_shares()
 
     async def take(
         self, gateway: SharingGateway, tokens: int | None = None, *, worker: int = 0
@@ -114,9 +114,9 @@ class Sharing:
         limiter = gateway.workers.limiters[worker]
         while True:
             try:
-                return limiter.reserve(limiter.of_caller(self.caller), tokens, guess=tokens)
+                return limiter.reserve_places(limiter.list_caller_rules(self.caller), tokens, guess=tokens)
             except UndecidedError as undecided:
-                await gateway.keeper.beat()
+                await gateway.keeper.exchange_shares()
                 while not undecided.answered.done():
                     await self.beat(0.06)
             except GatewayError as error:
@@ -133,9 +133,9 @@ class Sharing:
         for gateway in self.gateways:
             workers = gateway.workers
             for meters in workers.meters:
-                meters.used_until_now()()
-                meters.stored_until_now(workers.budgets)()
-            workers.budgets.replace({CI: sums}, names=NAMES, currency="USD")
+                meters.mark_used_until_now()()
+                meters.mark_stored_until_now(workers.budgets)()
+            workers.budgets.replace_sums({CI: sums}, names=NAMES, currency="USD")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class Worker:
     def __init__(self, places: int) -> None:
         self.workers = Workers(places, tenants={"team": TEAM})
         self.limiter = self.workers.limiters[0]
-        self.rules = self.limiter.of_caller(caller(**KEY))
+        self.rules = self.limiter.list_caller_rules(caller(**KEY))
         self.open: list[Reservation] = []
         self.left: list[Reservation] = []
 
@@ -36,7 +36,7 @@ class Worker:
         became = []
         for _ in range(requests):
             try:
-                self.open.append(self.limiter.reserve(self.rules, tokens))
+                self.open.append(self.limiter.reserve_places(self.rules, tokens))
             except GatewayError as error:
                 became.append(error.message)
             else:
@@ -92,11 +92,11 @@ def test_single_worker_admits_the_same_as_one_of_several(done: list[tuple[str, i
 
 def test_single_worker_admits_exactly_the_requests_per_minute_limit() -> None:
     limiter = Workers().limiters[0]
-    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    rules = limiter.list_caller_rules(caller(requests_per_minute=20_000))
     admitted = 0
     for _ in range(30_000):
         try:
-            limiter.reserve(rules)
+            limiter.reserve_places(rules)
         except GatewayError:
             break
         admitted += 1
@@ -114,13 +114,13 @@ def test_parallel_workers_admit_nearly_the_whole_limit_and_no_more(
 ) -> None:
     """RulePlaces ahead of a worker that stops are kept from the others: half a percent at most, of all together."""
     workers = Workers(count)
-    rules = [limiter.of_caller(caller(**limits)) for limiter in workers.limiters]
+    rules = [limiter.list_caller_rules(caller(**limits)) for limiter in workers.limiters]
     admitted = 0
     for place, burst in (*bursts, *((place, 30_000) for place in range(4))):
         limiter, its_rules = workers.limiters[place % count], rules[place % count]
         for _ in range(burst):
             try:
-                hold = limiter.reserve(its_rules, 20)
+                hold = limiter.reserve_places(its_rules, 20)
             except GatewayError:
                 break
             if "tokens_per_minute" in limits:
@@ -154,11 +154,11 @@ def test_worker_paused_during_a_check_counts_other_workers_reservations() -> Non
     def fill() -> None:
         for _ in range(10):
             clock.advance(TICK_S)
-            other.reserve(other.of_caller(who))
+            other.reserve_places(other.list_caller_rules(who))
 
     clock.meanwhile = fill
     with pytest.raises(GatewayError):
-        stopped.reserve(stopped.of_caller(who))
+        stopped.reserve_places(stopped.list_caller_rules(who))
 
 
 def test_idle_worker_returns_its_batched_reservations() -> None:
@@ -167,13 +167,13 @@ def test_idle_worker_returns_its_batched_reservations() -> None:
     who = caller(requests_per_minute=200_000, concurrent=200_000)
     first, second = workers.limiters
     for _ in range(BUSY + 2):
-        first.reserve(first.of_caller(who))
-    seen = {one.limit: one.used for one in second.list_usage(second.of_caller(who))}
+        first.reserve_places(first.list_caller_rules(who))
+    seen = {one.limit: one.used for one in second.list_usage(second.list_caller_rules(who))}
     assert min(seen.values()) > BUSY + 2
     workers.clock.advance(TICK_S)
-    workers.meters[0].tidy()
+    workers.meters[0].release_unused()
     workers.clock.advance(TICK_S)
-    seen = {one.limit: one.used for one in second.list_usage(second.of_caller(who))}
+    seen = {one.limit: one.used for one in second.list_usage(second.list_caller_rules(who))}
     assert seen == {"requests_per_minute": BUSY + 2, "concurrent": BUSY + 2}
 
 
@@ -182,12 +182,12 @@ def test_requests_of_a_dead_worker_stay_counted() -> None:
     workers = Workers()
     who = caller(requests_per_minute=20_000)
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(who)
+    rules = limiter.list_caller_rules(who)
     for _ in range(AHEAD + 3):
-        limiter.reserve(rules)
+        limiter.reserve_places(rules)
     successor = workers.limiter(0)
     (requests,) = (
-        one.used for one in successor.list_usage(successor.of_caller(who)) if one.limit == "requests_per_minute"
+        one.used for one in successor.list_usage(successor.list_caller_rules(who)) if one.limit == "requests_per_minute"
     )
     assert AHEAD + 3 <= requests <= 2 * AHEAD + 3
 
@@ -197,11 +197,11 @@ def test_busy_tick_reserves_places_ahead_for_the_next_tick(requests: int, ticks:
     """One with fewer requests does not, and one that is longer ago."""
     workers = Workers()
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    rules = limiter.list_caller_rules(caller(requests_per_minute=20_000))
     for _ in range(requests):
-        limiter.reserve(rules).close()
+        limiter.reserve_places(rules).close()
     workers.clock.advance(ticks * TICK_S)
-    limiter.reserve(rules).close()
+    limiter.reserve_places(rules).close()
     assert bool(rules[0].meter.ahead) is at_once
 
 
@@ -209,12 +209,12 @@ def test_lowered_limit_applies_from_the_next_request() -> None:
     """Also where places were taken ahead by the higher ones."""
     workers = Workers()
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    rules = limiter.list_caller_rules(caller(requests_per_minute=20_000))
     for _ in range(AHEAD + 3):
-        limiter.reserve(rules)
-    lower = limiter.of_caller(caller(requests_per_minute=AHEAD + 4))
-    limiter.reserve(lower)
-    limiter.reserve(rules)  # for a request that began before the change, and has waited
+        limiter.reserve_places(rules)
+    lower = limiter.list_caller_rules(caller(requests_per_minute=AHEAD + 4))
+    limiter.reserve_places(lower)
+    limiter.reserve_places(rules)  # for a request that began before the change, and has waited
     with pytest.raises(GatewayError) as refused:
-        limiter.reserve(lower)
+        limiter.reserve_places(lower)
     assert refused.value.code == "rate_limit_exceeded"

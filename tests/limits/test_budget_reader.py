@@ -15,7 +15,7 @@ from gateway.limits import budget_reader
 from gateway.limits.budget_reader import BudgetReader, counts_towards, list_days, split_days
 from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.counter_registry import Meters
-from gateway.limits.limit_rule import key_id
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.shared_memory import SharedCounters
 from gateway.registry.stores import build_scratch_store
 from gateway.testing.clock import ManualClock
@@ -23,7 +23,7 @@ from tests.limits.limiting import WallClock, in_dollars
 
 NOON_S = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 ALL = Allowance(tokens_per_day=1, tokens_per_month=1, cost_per_day=1.0, cost_per_month=1.0)
-CI = key_id("team", "ci")
+CI = build_key_id("team", "ci")
 METERS = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
 NAMES: tuple[Counted, ...] = (("key", CI), ("tenant", "team"), ("upstream", "up"), ("model", "gpt-*"))
 
@@ -61,7 +61,7 @@ async def test_budget_reader_sums_usage_for_every_scope() -> None:
     assert sums(budgets, "upstream", "up") == [17, 117, 0.5, 2.5]
     assert sums(budgets, "model", "gpt-*") == [10, 110, 0.5, 2.5]
     assert sums(budgets, "model", "*") == [17, 117, 0.5, 2.5]
-    assert sums(budgets, "key", key_id("elsewhere", "ci")) == [0, 0, 0.0, 0.0]
+    assert sums(budgets, "key", build_key_id("elsewhere", "ci")) == [0, 0, 0.0, 0.0]
 
 
 async def test_budget_sums_reset_on_a_new_day_and_month() -> None:
@@ -114,12 +114,12 @@ async def test_costs_in_another_currency_do_not_count() -> None:
     await reader.read()
     assert sums(budgets, "key", CI) == [3, 3, 6.0, 6.0]
     currency = "EUR"
-    assert budgets.obstacle("key", CI, ALL) is not None
-    assert budgets.obstacle("key", CI, Allowance(tokens_per_day=1)) is None
+    assert budgets.find_obstacle("key", CI, ALL) is not None
+    assert budgets.find_obstacle("key", CI, Allowance(tokens_per_day=1)) is None
     await reader.read()
     await store.close()
     assert sums(budgets, "key", CI) == [3, 3, 3.0, 3.0]
-    assert budgets.obstacle("key", CI, ALL) is None
+    assert budgets.find_obstacle("key", CI, ALL) is None
 
 
 async def test_new_model_patterns_are_summed_at_the_next_read() -> None:
@@ -130,27 +130,27 @@ async def test_new_model_patterns_are_summed_at_the_next_read() -> None:
     )
     await reader.read()
     models.append("*")
-    assert [budgets.obstacle("model", name, ALL) is None for name in models] == [True, False]
+    assert [budgets.find_obstacle("model", name, ALL) is None for name in models] == [True, False]
     await reader.read()
     await store.close()
-    assert [budgets.obstacle("model", name, ALL) for name in models] == [None, None]
+    assert [budgets.find_obstacle("model", name, ALL) for name in models] == [None, None]
     assert sums(budgets, "model", "*")[0] == 10
 
 
 async def test_sums_of_an_unlisted_key_are_read_on_demand() -> None:
     """Such as a key that ended while its run goes on."""
     store = await _store(used("2026-11-26", 10), used("2026-11-26", 7, key="other"))
-    budgets, other = in_dollars(), key_id("team", "other")
+    budgets, other = in_dollars(), build_key_id("team", "other")
     reader = BudgetReader(store, budgets, METERS, names=lambda: NAMES, clock=ManualClock(NOON_S))
     await reader.read()
     assert sums(budgets, "key", other)[0] == 0
     assert (
-        budgets.obstacle("key", other, ALL)
+        budgets.find_obstacle("key", other, ALL)
         == "what is used of it is not read from the store yet: try again in a second"
     )
     await reader.read()
     await store.close()
-    assert budgets.obstacle("key", other, ALL) is None and sums(budgets, "key", other)[0] == 7
+    assert budgets.find_obstacle("key", other, ALL) is None and sums(budgets, "key", other)[0] == 7
 
 
 async def test_first_read_includes_new_keys_and_current_usage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,13 +181,13 @@ async def test_first_read_includes_new_keys_and_current_usage(monkeypatch: pytes
 class Failing:
     """A store that has failed."""
 
-    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+    async def announce_gateway(self, gateway: str, *, now_s: float, until_s: float) -> None:
         raise StoreError("the disk is gone")
 
     async def count_gateways(self, *, now_s: float) -> int:
         raise StoreError("the disk is gone")
 
-    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+    async def list_usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         raise StoreError("the disk is gone")
 
 
@@ -227,12 +227,12 @@ async def test_gateways_sharing_a_store_count_each_other(caplog: pytest.LogCaptu
     await readers[1].close()
     await readers[0].read()
     assert budgets[0].gateways == 1
-    await readers[1].attend()
+    await readers[1].announce_gateway()
     clocks[1].advance(budget_reader.RENEW_S)
-    await readers[1].attend()
+    await readers[1].announce_gateway()
     for _ in range(5):
         clocks[0].advance(budget_reader.RENEW_S)
-        await readers[0].attend()
+        await readers[0].announce_gateway()
     assert budgets[0].gateways == 1
     await store.close()
 
@@ -241,7 +241,7 @@ async def test_gateways_sharing_a_store_count_each_other(caplog: pytest.LogCaptu
     ("scope", "name", "counts"),
     [
         ("key", CI, True),
-        ("key", key_id("team", "qa"), False),
+        ("key", build_key_id("team", "qa"), False),
         ("tenant", "team", True),
         ("model", "gpt-*", True),
         ("model", "llama*", False),

@@ -19,7 +19,7 @@ def began(places: int = 1) -> tuple[ManualClock, list[Counter]]:
 
 def test_usage_counts_for_a_minute_and_at_most_a_tick_longer():
     _, (counter,) = began()
-    counter.take(1, 3, BEGAN_S)
+    counter.count_requests(1, 3, BEGAN_S)
 
     assert (counter.get_used("requests", BEGAN_S + 60.0), counter.get_used("tokens", BEGAN_S + 60.0)) == (1, 3)
     assert (counter.get_used("requests", BEGAN_S + 60.25), counter.get_used("tokens", BEGAN_S + 60.25)) == (0, 0)
@@ -27,26 +27,26 @@ def test_usage_counts_for_a_minute_and_at_most_a_tick_longer():
 
 def test_every_worker_counts_the_usage_of_all_workers():
     _, (first, second) = began(2)
-    first.take(1, 3, BEGAN_S)
+    first.count_requests(1, 3, BEGAN_S)
 
-    assert second.take(1, 4, BEGAN_S + 30.0) == (2, 2, 7)
+    assert second.count_requests(1, 4, BEGAN_S + 30.0) == (2, 2, 7)
     assert first.get_used("tokens", BEGAN_S + 30.1) == 7
     assert first.get_used("tokens", BEGAN_S + 61.0) == 4  # the second one has done nothing since
 
 
 def test_counter_saturates_at_its_maximum():
     _, (counter,) = began()
-    counter.take(0, MOST, BEGAN_S)
+    counter.count_requests(0, MOST, BEGAN_S)
 
-    assert counter.take(0, 10, BEGAN_S) == (0, 0, MOST)
+    assert counter.count_requests(0, 10, BEGAN_S) == (0, 0, MOST)
 
 
 def test_correction_applies_to_the_tick_of_the_original_count():
     clock, (counter,) = began()
-    counter.take(2, 100, BEGAN_S)
+    counter.count_requests(2, 100, BEGAN_S)
     then = counter.tick
     clock.advance(59.0)
-    counter.correct(-1, -60, then)
+    counter.correct_tick(-1, -60, then)
 
     assert (counter.get_used("requests", clock()), counter.get_used("tokens", clock())) == (1, 40)
     assert counter.get_used("tokens", BEGAN_S + 60.25) == 0
@@ -54,20 +54,20 @@ def test_correction_applies_to_the_tick_of_the_original_count():
 
 def test_correction_after_the_window_counts_only_increases():
     clock, (counter,) = began()
-    counter.take(0, 100, BEGAN_S)
+    counter.count_requests(0, 100, BEGAN_S)
     then = counter.tick
     clock.advance(90.0)
-    counter.correct(-1, -60, then)
+    counter.correct_tick(-1, -60, then)
     assert (counter.get_used("requests", clock()), counter.get_used("tokens", clock())) == (0, 0)
 
-    counter.correct(0, 25, then)
+    counter.correct_tick(0, 25, then)
     assert counter.get_used("tokens", clock()) == 25
 
 
 def test_correction_never_makes_a_counter_negative():
     _, (counter,) = began()
-    counter.take(0, 5, BEGAN_S)
-    counter.correct(-1, -9, counter.tick)
+    counter.count_requests(0, 5, BEGAN_S)
+    counter.correct_tick(-1, -9, counter.tick)
 
     assert (counter.get_used("requests", BEGAN_S), counter.get_used("tokens", BEGAN_S)) == (0, 0)
 
@@ -75,9 +75,9 @@ def test_correction_never_makes_a_counter_negative():
 def test_wait_lasts_until_enough_usage_has_left_the_window():
     """Of requests and of tokens, each for itself."""
     _, (first, second) = began(2)
-    first.take(0, 2, BEGAN_S)
-    first.take(1, 0, BEGAN_S + 5.0)
-    second.take(0, 3, BEGAN_S + 10.0)
+    first.count_requests(0, 2, BEGAN_S)
+    first.count_requests(1, 0, BEGAN_S + 5.0)
+    second.count_requests(0, 3, BEGAN_S + 10.0)
 
     assert first.wait_s("tokens", 2, BEGAN_S + 20.0) == 40.25
     assert first.wait_s("tokens", 3, BEGAN_S + 20.0) == 50.25
@@ -88,9 +88,9 @@ def test_wait_lasts_until_enough_usage_has_left_the_window():
 def test_concurrent_requests_are_counted_over_all_workers():
     _, (first, second) = began(2)
 
-    assert [one.take(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
-    second.leave()
-    assert first.present() == 2
+    assert [one.count_requests(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
+    second.end_requests()
+    assert first.count_under_way() == 2
 
 
 class Stopped:
@@ -111,14 +111,14 @@ class Stopped:
 def test_batched_reservation_rechecks_usage_of_other_workers():
     """It was stopped between its look and that, and another has filled the limit meanwhile."""
     memory, most = SharedCounters(places=2), (10**6, 1000, 10**6)
-    number = memory.hold("key ci", place=0, now_s=0.0)
-    row = Stopped(memory.row(number, 1))
-    counter = Counter(lambda _: (memory.row(number, 0), (row,)), lambda: BEGAN_S)
-    other = Counter(lambda _: memory.rows(number, 1), lambda: BEGAN_S)
+    number = memory.hold_counter("key ci", place=0, now_s=0.0)
+    row = Stopped(memory.get_row(number, 1))
+    counter = Counter(lambda _: (memory.get_row(number, 0), (row,)), lambda: BEGAN_S)
+    other = Counter(lambda _: memory.get_rows(number, 1), lambda: BEGAN_S)
     for _ in range(BUSY - 1):
-        counter.take(1, 0, BEGAN_S, most)
-    row.meanwhile = lambda: other.take(1000 - BUSY, 0, BEGAN_S, most)
-    assert counter.take(1, 0, BEGAN_S, most) is None
+        counter.count_requests(1, 0, BEGAN_S, most)
+    row.meanwhile = lambda: other.count_requests(1000 - BUSY, 0, BEGAN_S, most)
+    assert counter.count_requests(1, 0, BEGAN_S, most) is None
     assert counter.ahead == 0
     assert other.get_used("requests", BEGAN_S) == 1000
 
@@ -127,13 +127,13 @@ def test_successor_of_a_killed_worker_continues_its_counts_within_the_tick():
     """It takes the place of a worker that was killed just before."""
     memory = SharedCounters(places=1)
     (dead,) = counters(lambda: BEGAN_S, memory=memory)
-    dead.take(1, 5, BEGAN_S)
-    memory.adopt(0)
+    dead.count_requests(1, 5, BEGAN_S)
+    memory.adopt_place(0)
     (successor,) = counters(lambda: BEGAN_S, memory=memory)
 
-    assert successor.take(1, 2, BEGAN_S) == (1, 2, 7)
-    successor.correct(-1, -3, successor.tick)
-    assert successor.take(1, 2, BEGAN_S) == (2, 2, 6)
+    assert successor.count_requests(1, 2, BEGAN_S) == (1, 2, 7)
+    successor.correct_tick(-1, -3, successor.tick)
+    assert successor.count_requests(1, 2, BEGAN_S) == (2, 2, 6)
 
 
 steps = st.lists(
@@ -154,6 +154,6 @@ def test_counts_match_a_plain_list_for_any_operation_order(steps):
         tick = int(clock() / TICK_S)
         added.append((tick, amount))
         window = [n for then, n in added if then > tick - TICKS]
-        assert workers[place].take(1, amount, clock()) == (len(added), len(window), sum(window))
+        assert workers[place].count_requests(1, amount, clock()) == (len(added), len(window), sum(window))
         assert [one.get_used("tokens", clock()) for one in workers] == [sum(window)] * 3
         assert [one.get_used("requests", clock()) for one in workers] == [len(window)] * 3

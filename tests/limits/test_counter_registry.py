@@ -27,7 +27,7 @@ def test_requests_are_refused_when_counters_run_out(
     monkeypatch.setattr(shared_memory, "COUNTERS", 1)
     meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
     known = meters.get_meter("key", "a")
-    known.take(1, 0, time.monotonic())
+    known.count_requests(1, 0, time.monotonic())
     for name in "bc":
         with pytest.raises(GatewayError, match="no room to count"):
             meters.get_meter("key", name)
@@ -50,10 +50,10 @@ def test_counters_of_unused_keys_are_reused_for_new_keys(monkeypatch: pytest.Mon
     for number in range(20_000):
         clock.advance(0.2)
         for place, meters in enumerate(workers):
-            assert meters.get_meter("key", str(number)).take(0, 1, clock())[2] == place + 1
+            assert meters.get_meter("key", str(number)).count_requests(0, 1, clock())[2] == place + 1
         if number % 100 == 0:
             for meters in workers:
-                meters.tidy()
+                meters.release_unused()
 
 
 def test_kept_meter_gets_counters_again_on_its_next_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,15 +62,15 @@ def test_kept_meter_gets_counters_again_on_its_next_use(monkeypatch: pytest.Monk
     clock = ManualClock(5000.0)
     meters = _worker(SharedCounters(places=1), clock)
     kept = meters.get_meter("key", "a")
-    kept.take(0, 7, clock())
+    kept.count_requests(0, 7, clock())
     clock.advance(UNUSED_S + TICK_S)
     others = [meters.get_meter("key", name) for name in "bc"]
     for other in others:
-        assert other.take(0, 3, clock())[2] == 3
+        assert other.count_requests(0, 3, clock())[2] == 3
     with pytest.raises(GatewayError, match="no room to count"):
-        kept.take(0, 1, clock())
+        kept.count_requests(0, 1, clock())
     clock.advance(UNUSED_S + TICK_S)
-    assert kept.take(0, 1, clock())[2] == 1
+    assert kept.count_requests(0, 1, clock())[2] == 1
     assert meters.get_meter("key", "a") is kept
     assert {other.get_used("tokens", clock()) for other in others if other is not others[0]} <= {0, 3}
 
@@ -81,17 +81,17 @@ def test_counters_in_use_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
     mine, other = _worker(memory, clock), _worker(memory, clock, 1)
     under_way = mine.get_meter("key", "long")
-    under_way.take(1, 0, clock())
-    other.get_meter("key", "theirs").take(0, 5, clock())
+    under_way.count_requests(1, 0, clock())
+    other.get_meter("key", "theirs").count_requests(0, 5, clock())
     clock.advance(3600.0)
-    mine.get_meter("key", "theirs").take(0, 2, clock())
-    other.tidy()
+    mine.get_meter("key", "theirs").count_requests(0, 2, clock())
+    other.release_unused()
     with pytest.raises(GatewayError):
         mine.get_meter("key", "new")
-    assert under_way.present() == 1
+    assert under_way.count_under_way() == 1
     clock.advance(UNUSED_S + TICK_S)
     again = _worker(memory, clock)  # in the place of `mine`, which was killed
-    assert again.get_meter("key", "new").present() == 0
+    assert again.get_meter("key", "new").count_under_way() == 0
 
 
 steps = st.lists(
@@ -121,12 +121,12 @@ def test_names_that_reuse_counters_never_count_each_other(
         clock.advance(later_s)
         if tidies:
             for meters in workers:
-                meters.tidy()
+                meters.release_unused()
         tick = int(clock() / TICK_S)
         expected = amount + sum(n for one, then, n in added if one == name and then > tick - TICKS)
         try:
             meter = plans.setdefault((place, name), workers[place].get_meter("key", name))
-            assert meter.take(0, amount, clock())[2] == expected
+            assert meter.count_requests(0, amount, clock())[2] == expected
         except GatewayError:
             continue
         added.append((name, tick, amount))

@@ -2,8 +2,8 @@
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.counter_registry import UNUSED_S, Meters
-from gateway.limits.fullest import Limited, fullest
-from gateway.limits.limit_rule import key_id
+from gateway.limits.fullest import Limited, measure_fullest
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 from tests.limits.limiting import BEGAN_S, in_dollars, spend
@@ -16,14 +16,14 @@ async def test_fullest_limit_of_each_kind_is_reported() -> None:
     clock, memory = ManualClock(BEGAN_S), SharedCounters(places=2)
     here, there = (Meters(memory, place=place, clock=clock) for place in (0, 1))
     for meters, requests, tokens in ((here, 1, 10), (there, 2, 15)):
-        meters.get_meter("key", key_id("t", "small")).take(requests, 0, clock())
-        meters.get_meter("key", key_id("t", "large")).take(1, tokens, clock())
+        meters.get_meter("key", build_key_id("t", "small")).count_requests(requests, 0, clock())
+        meters.get_meter("key", build_key_id("t", "large")).count_requests(1, tokens, clock())
     limited: list[Limited] = [
-        ("key", key_id("t", "small"), SMALL),
-        ("key", key_id("t", "large"), LARGE),
+        ("key", build_key_id("t", "small"), SMALL),
+        ("key", build_key_id("t", "large"), LARGE),
         ("tenant", "t", SMALL),
     ]
-    assert fullest(limited, meters=here, budgets=in_dollars(), now_s=clock()) == {
+    assert measure_fullest(limited, meters=here, budgets=in_dollars(), now_s=clock()) == {
         ("key", "requests_per_minute"): 0.75,
         ("key", "concurrent"): 1.5,
         ("key", "tokens_per_minute"): 0.5,
@@ -31,7 +31,7 @@ async def test_fullest_limit_of_each_kind_is_reported() -> None:
         ("tenant", "concurrent"): 0,
     }
     clock.advance(61)
-    parts = fullest(limited, meters=here, budgets=in_dollars(), now_s=clock())
+    parts = measure_fullest(limited, meters=here, budgets=in_dollars(), now_s=clock())
     assert parts["key", "requests_per_minute"] == parts["key", "tokens_per_minute"] == 0
     assert parts["key", "concurrent"] == 1.5
 
@@ -41,29 +41,29 @@ async def test_reading_limit_usage_does_not_keep_counters_alive() -> None:
     clock = ManualClock(BEGAN_S)
     meters = Meters(SharedCounters(places=1), place=0, clock=clock)
     meter = meters.get_meter("tenant", "t")
-    meter.take(1, 0, clock())
-    meter.leave()
+    meter.count_requests(1, 0, clock())
+    meter.end_requests()
     limited: list[Limited] = [("tenant", "t", SMALL)]
     for _ in range(10):
         clock.advance(UNUSED_S / 8)
-        fullest(limited, meters=meters, budgets=in_dollars(), now_s=clock())
-        meters.tidy()
-    assert meters.in_use("tenant", "t") is None
-    assert fullest(limited, meters=meters, budgets=in_dollars(), now_s=clock())["tenant", "concurrent"] == 0
+        measure_fullest(limited, meters=meters, budgets=in_dollars(), now_s=clock())
+        meters.release_unused()
+    assert meters.find_used_meter("tenant", "t") is None
+    assert measure_fullest(limited, meters=meters, budgets=in_dollars(), now_s=clock())["tenant", "concurrent"] == 0
 
 
 async def test_fullest_limits_include_budgets_read_from_the_store() -> None:
     """Also of what this worker never used; a budget of nothing is full."""
     budgets = in_dollars()
     spent = spend(tokens_per_day=30, tokens_per_month=90, cost_per_day=0.5, cost_per_month=2.0)
-    budgets.replace({("tenant", "t"): spent}, names=[("tenant", "t")], currency="USD")
+    budgets.replace_sums({("tenant", "t"): spent}, names=[("tenant", "t")], currency="USD")
     clock = ManualClock(BEGAN_S)
     limited: list[Limited] = [
         ("tenant", "t", Allowance(tokens_per_day=100, cost_per_month=1.0)),
         ("tenant", "u", Allowance(cost_per_day=0.0)),
     ]
     meters = Meters(SharedCounters(places=1), place=0, clock=clock)
-    assert fullest(limited, meters=meters, budgets=budgets, now_s=clock()) == {
+    assert measure_fullest(limited, meters=meters, budgets=budgets, now_s=clock()) == {
         ("tenant", "tokens_per_day"): 0.3,
         ("tenant", "cost_per_month"): 2.0,
         ("tenant", "cost_per_day"): 1.0,

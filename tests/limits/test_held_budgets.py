@@ -6,20 +6,20 @@ from gateway.contracts.allowance import Allowance
 from gateway.contracts.errors import GatewayError
 from gateway.limits.budgets import Budgets, BudgetSums
 from gateway.limits.counter_registry import Meters
-from gateway.limits.limit_rule import key_id
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.limiter import Limiter
 from gateway.limits.reservation import LATER, LIMITED, NEVER, Reservation, Settlement
 
 from .limiting import NAMES, Counted, Workers, caller, spend, spend_today
 
-CI = ("key", key_id("team", "ci"))
+CI = ("key", build_key_id("team", "ci"))
 #: A budget of ten requests of ten tokens each.
 LIMITS = {"tokens_per_day": 100}
 
 
 def taken(workers: Workers, place: int = 0, *, tokens: int = 10, **limits: object) -> Reservation:
     limiter = workers.limiters[place]
-    return limiter.reserve(limiter.of_caller(caller(**(limits or LIMITS))), tokens, guess=tokens)
+    return limiter.reserve_places(limiter.list_caller_rules(caller(**(limits or LIMITS))), tokens, guess=tokens)
 
 
 def fill(workers: Workers, place: int = 0, *, most: int = 99, **limits: object) -> list[Reservation]:
@@ -39,13 +39,13 @@ def fill(workers: Workers, place: int = 0, *, most: int = 99, **limits: object) 
 
 def store(workers: Workers, place: int = 0) -> None:
     """Store what a worker has used, as its ledger does."""
-    workers.meters[place].used_until_now()()
+    workers.meters[place].mark_used_until_now()()
 
 
 def read(workers: Workers, tokens: int) -> None:
     """Read the sums of the store in each worker."""
-    noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
-    workers.budgets.replace({CI: spend_today(tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    noting = [meters.mark_stored_until_now(workers.budgets) for meters in workers.meters]
+    workers.budgets.replace_sums({CI: spend_today(tokens)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     for note in noting:
         note()
 
@@ -99,9 +99,9 @@ def test_budget_read_replaces_usage_stored_before_it() -> None:
     workers = Workers(2)
     for hold in fill(workers, most=4):
         hold.close(tokens=10)
-    noting = [meters.stored_until_now(workers.budgets) for meters in workers.meters]
+    noting = [meters.mark_stored_until_now(workers.budgets) for meters in workers.meters]
     store(workers)
-    workers.budgets.replace({}, names=NAMES, currency="USD")
+    workers.budgets.replace_sums({}, names=NAMES, currency="USD")
     for note in noting:
         note()
     assert len(fill(workers, 1)) == 6
@@ -150,7 +150,7 @@ def test_cost_is_held_by_the_mean_of_the_month(spent: BudgetSums, count: int) ->
     """Without usage by a guess."""
     workers = Workers()
     workers.budgets = Budgets(lambda: "USD", guess=lambda scope, name: 0.2 if (scope, name) == CI else 0.0)
-    workers.budgets.replace({CI: spent}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    workers.budgets.replace_sums({CI: spent}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     workers.limiters = [workers.limiter(0)]
     assert len(fill(workers, cost_per_day=10.0)) == count
 
@@ -160,10 +160,10 @@ def test_request_that_uses_no_tokens_holds_no_budget() -> None:
     workers = Workers()
     fill(workers)
     limiter = workers.limiters[0]
-    assert limiter.reserve(limiter.of_caller(caller(**LIMITS))).places
+    assert limiter.reserve_places(limiter.list_caller_rules(caller(**LIMITS))).places
     read(workers, 100)
     with pytest.raises(GatewayError) as refused:
-        limiter.reserve(limiter.of_caller(caller(**LIMITS)))
+        limiter.reserve_places(limiter.list_caller_rules(caller(**LIMITS)))
     assert (refused.value.code, refused.value.settled) == ("insufficient_quota", True)
 
 
@@ -178,8 +178,8 @@ def test_growing_body_holds_more_budget() -> None:
     workers, plain = Workers(), {"tokens_per_minute": 1000}
     limiter = workers.limiters[0]
     before = taken(workers, **plain)
-    rules = limiter.of_caller(caller(**plain, **LIMITS))
-    hold = limiter.reserve(rules, 10, guess=10)
+    rules = limiter.list_caller_rules(caller(**plain, **LIMITS))
+    hold = limiter.reserve_places(rules, 10, guess=10)
     limiter.reserve_more(hold, rules, 60, shown=rules)
     assert len(fill(workers, **plain, **LIMITS)) == 4
     before.close(tokens=10)
@@ -191,10 +191,10 @@ def test_growing_body_beyond_the_remaining_budget_is_refused() -> None:
     """One that is alone goes on: a budget lets its last request in, however long that is."""
     workers = Workers(2)
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(caller(**LIMITS))
-    first, second = limiter.reserve(rules, 10, guess=10), taken(workers, 1)
+    rules = limiter.list_caller_rules(caller(**LIMITS))
+    first, second = limiter.reserve_places(rules, 10, guess=10), taken(workers, 1)
     limiter.reserve_more(first, rules, 200, shown=rules)
-    (other,) = workers.limiters[1].of_caller(caller(**LIMITS))
+    (other,) = workers.limiters[1].list_caller_rules(caller(**LIMITS))
     with pytest.raises(GatewayError) as refused:
         workers.limiters[1].reserve_more(second, [other], 20, shown=[other])
     assert (refused.value.code, refused.value.retry_after_s) == ("rate_limit_exceeded", 1.0)
@@ -210,9 +210,9 @@ def test_announced_tokens_hold_at_most_a_quarter_of_a_budget(limits: dict[str, o
     """Until requests have told what they use; so the first one keeps nobody out."""
     workers = Workers()
     workers.budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 0.2)
-    workers.budgets.replace({}, names=NAMES, currency="USD")
+    workers.budgets.replace_sums({}, names=NAMES, currency="USD")
     limiter = workers.limiter(0)
-    (places,) = limiter.reserve(limiter.of_caller(caller(**limits)), 1, guess=1000).places
+    (places,) = limiter.reserve_places(limiter.list_caller_rules(caller(**limits)), 1, guess=1000).places
     assert places.reserved == most
 
 
@@ -222,7 +222,7 @@ def test_requests_with_a_budget_are_never_reserved_ahead() -> None:
     for _ in range(300):
         taken(workers, tokens_per_day=10**9).close(tokens=10)
     limiter = workers.limiters[0]
-    (rule,) = limiter.of_caller(caller(tokens_per_day=10**9))
+    (rule,) = limiter.list_caller_rules(caller(tokens_per_day=10**9))
     assert not rule.meter.ahead and rule.meter.get_pending_tokens(None, 0.0) == 3000
 
 
@@ -231,8 +231,8 @@ def test_meters_of_two_configurations_share_held_budget() -> None:
     fill(workers, most=8)
     other = Limiter(workers.meters[0], clock=workers.clock, budgets=workers.budgets, counters=Counted())
     assert isinstance(workers.meters[0], Meters) and Allowance(**LIMITS).has_budget  # type: ignore[arg-type]
-    rules = other.of_caller(caller(**LIMITS))
+    rules = other.list_caller_rules(caller(**LIMITS))
     for _ in range(2):
-        other.reserve(rules, 10, guess=10)
+        other.reserve_places(rules, 10, guess=10)
     with pytest.raises(GatewayError):
-        other.reserve(rules, 10, guess=10)
+        other.reserve_places(rules, 10, guess=10)

@@ -21,7 +21,7 @@ def rule(budgets: Budgets | None = None, **limits: object) -> LimitRule:
 
 def over(one: LimitRule) -> Over | None:
     """The limit that the next request reaches, which then is taken back."""
-    sums = one.meter.take(1, 0, BEGAN_S, one.bounds)
+    sums = one.meter.count_requests(1, 0, BEGAN_S, one.bounds)
     try:
         return None if sums is None else one.find_exceeded(sums, BEGAN_S, reserved=0, requests=1)
     finally:
@@ -31,20 +31,20 @@ def over(one: LimitRule) -> Over | None:
 def test_mean_tokens_follow_the_usage_of_requests() -> None:
     """It is that of the first sixteen. Each further one is a sixteenth of it, however many are learnt at once."""
     one = rule(tokens_per_minute=10_000).meter
-    one.learn(160, 1)
+    one.learn_tokens(160, 1)
     assert (one.mean, one.expected) == (160, 160)
-    one.learn(0.5, 1)
+    one.learn_tokens(0.5, 1)
     assert (one.mean, one.expected) == (80.25, 81)
     for _ in range(14):
-        one.learn(80.25, 1)
-    one.learn(160.25, 1)
+        one.learn_tokens(80.25, 1)
+    one.learn_tokens(160.25, 1)
     assert one.mean == pytest.approx(85.25)
     together = rule(tokens_per_minute=10_000).meter
-    together.learn(80.25, 16)
-    together.learn(160.25, 1)
+    together.learn_tokens(80.25, 16)
+    together.learn_tokens(160.25, 1)
     for _ in range(40):
-        one.learn(50, 1)
-    together.learn(50, 40)
+        one.learn_tokens(50, 1)
+    together.learn_tokens(50, 40)
     assert together.mean == pytest.approx(one.mean)
     assert together.expected == one.expected
 
@@ -52,21 +52,21 @@ def test_mean_tokens_follow_the_usage_of_requests() -> None:
 def test_expected_tokens_are_capped_at_a_quarter_of_the_limit() -> None:
     """Of the figure in use: a reload may change it."""
     wide = rule(tokens_per_minute=10_000)
-    wide.meter.learn(100_000, 1)
+    wide.meter.learn_tokens(100_000, 1)
     assert wide.meter.expected == 2500
     LimitRule("key", "ci", Allowance(tokens_per_minute=1001), wide.meter, wide.budgets, "ci")
     assert wide.meter.expected == 251
-    wide.meter.learn(1 << 30, 100)
+    wide.meter.learn_tokens(1 << 30, 100)
     assert wide.meter.expected == 251
 
 
 def test_settled_tokens_count_in_the_tick_of_their_reservation() -> None:
     one = rule(tokens_per_minute=10_000).meter
-    one.take(1, 100, BEGAN_S - TICK_S)
+    one.count_requests(1, 100, BEGAN_S - TICK_S)
     then = one.tick
-    one.take(1, 100, BEGAN_S)
-    one.settle(then, -60)
-    one.settle(one.tick, 5)
+    one.count_requests(1, 100, BEGAN_S)
+    one.settle_tokens(then, -60)
+    one.settle_tokens(one.tick, 5)
     assert one.get_used("tokens", BEGAN_S) == 145
     assert one.get_used("tokens", BEGAN_S + 60.0) == 105
 
@@ -82,11 +82,11 @@ def test_settled_tokens_count_in_the_tick_of_their_reservation() -> None:
 )
 def test_exhausted_budget_refuses_requests(limits: dict[str, object], spent: BudgetSums, limit: str) -> None:
     budgets = in_dollars()
-    budgets.replace({}, names=[("key", "ci")], currency="USD")
+    budgets.replace_sums({}, names=[("key", "ci")], currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
     assert over(one) is None
     spent_of: dict[Counted, BudgetSums] = {("key", "ci"): spent, ("key", "other"): spend_today(9, 9.0)}
-    budgets.replace(spent_of, names=spent_of.keys(), currency="USD")
+    budgets.replace_sums(spent_of, names=spent_of.keys(), currency="USD")
     assert over(one) == Over(one, limit, None)  # type: ignore[arg-type]
 
 

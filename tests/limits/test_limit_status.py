@@ -12,11 +12,11 @@ from .limiting import BEGAN_S, in_dollars, spend
 
 def test_usage_list_reports_each_configured_limit_with_its_usage() -> None:
     budgets = in_dollars()
-    budgets.replace({("tenant", "t"): spend(tokens_per_day=7)}, names=[("tenant", "t")], currency="USD")
+    budgets.replace_sums({("tenant", "t"): spend(tokens_per_day=7)}, names=[("tenant", "t")], currency="USD")
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).get_meter("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = LimitRule("tenant", "t", allowance, meter, budgets, "t")
-    rule.meter.take(1, 0, BEGAN_S)
+    rule.meter.count_requests(1, 0, BEGAN_S)
     assert list(list_rule_usage(rule, BEGAN_S + 1.0)) == [
         LimitUsage("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
         LimitUsage("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),

@@ -17,18 +17,23 @@ from .limiting import BEGAN_S, Workers, caller
 def refused(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> GatewayError:
     limiter = workers.limiters[place]
     with pytest.raises(GatewayError) as raised:
-        limiter.reserve(limiter.of_caller(caller(**key)), tokens=tokens)
+        limiter.reserve_places(limiter.list_caller_rules(caller(**key)), tokens=tokens)
     return raised.value
 
 
 def admitted(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> Reservation:
     limiter = workers.limiters[place]
-    return limiter.reserve(limiter.of_caller(caller(**key)), tokens=tokens)
+    return limiter.reserve_places(limiter.list_caller_rules(caller(**key)), tokens=tokens)
 
 
 def test_a_caller_without_limits_has_no_rules() -> None:
     limiter = Workers().limiters[0]
-    assert limiter.of_caller(caller()) == limiter.of_model("gpt") == limiter.of_upstream("up") == ()
+    assert (
+        limiter.list_caller_rules(caller())
+        == limiter.list_model_rules("gpt")
+        == limiter.list_upstream_rules("up")
+        == ()
+    )
     assert not limiter.has_upstream("up")
 
 
@@ -52,7 +57,7 @@ def test_a_refused_request_uses_nothing() -> None:
         refused(workers, key=key, tokens=10)
     hold.close(tokens=10)
     limiter = workers.limiters[0]
-    used = {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
+    used = {one.limit: one.used for one in limiter.list_usage(limiter.list_caller_rules(caller(**key)))}
     assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
 
 
@@ -76,7 +81,7 @@ def test_concurrency_places_of_a_dead_worker_are_released() -> None:
 
     admitted(workers, 0, key=key)
     limiter = workers.limiters[0]
-    used = {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
+    used = {one.limit: one.used for one in limiter.list_usage(limiter.list_caller_rules(caller(**key)))}
     assert used["requests_per_minute"] == 2  # what was used of the minute stays used
 
 
@@ -112,13 +117,13 @@ def test_token_mean_survives_release_of_its_counters() -> None:
     """A client that pauses for two minutes is no stranger."""
     workers, who = Workers(), caller(tokens_per_minute=100_000)
     limiter, meters = workers.limiters[0], workers.meters[0]
-    limiter.reserve(limiter.of_caller(who), 10).close(tokens=20_000)
+    limiter.reserve_places(limiter.list_caller_rules(who), 10).close(tokens=20_000)
     workers.clock.advance(UNUSED_S + 1.0)
-    meters.tidy()
+    meters.release_unused()
     for _ in range(5):
-        limiter.reserve(limiter.of_caller(who), 10)
+        limiter.reserve_places(limiter.list_caller_rules(who), 10)
     with pytest.raises(GatewayError):
-        limiter.reserve(limiter.of_caller(who), 10)
+        limiter.reserve_places(limiter.list_caller_rules(who), 10)
 
 
 def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:
@@ -137,7 +142,7 @@ def test_refusing_rule_leaves_other_rules_unchanged() -> None:
     error = refused(workers, key=key, tokens=40)
     assert error.message.startswith("The tenant 'team'")
     limiter = workers.limiters[0]
-    used = {(one.scope, one.limit): one.used for one in limiter.list_usage(limiter.of_caller(caller(**key)))}
+    used = {(one.scope, one.limit): one.used for one in limiter.list_usage(limiter.list_caller_rules(caller(**key)))}
     assert used == {
         ("key", "requests_per_minute"): 1,
         ("key", "tokens_per_minute"): 40,
@@ -149,24 +154,30 @@ def test_refusing_rule_leaves_other_rules_unchanged() -> None:
 def test_all_model_patterns_that_match_apply() -> None:
     models = {"gpt-*": Allowance(requests_per_minute=9), "*": Allowance(requests_per_minute=9)}
     limiter = Workers(models=models, upstreams={"up": Allowance(concurrent=1)}).limiters[0]
-    assert [(rule.scope, rule.name) for rule in limiter.of_model("gpt-4.1")] == [("model", "gpt-*"), ("model", "*")]
-    assert [rule.name for rule in limiter.of_model("llama")] == ["*"]
-    assert [(rule.scope, rule.name) for rule in limiter.of_upstream("up")] == [("upstream", "up")]
+    assert [(rule.scope, rule.name) for rule in limiter.list_model_rules("gpt-4.1")] == [
+        ("model", "gpt-*"),
+        ("model", "*"),
+    ]
+    assert [rule.name for rule in limiter.list_model_rules("llama")] == ["*"]
+    assert [(rule.scope, rule.name) for rule in limiter.list_upstream_rules("up")] == [("upstream", "up")]
     assert limiter.has_upstream("up") and not limiter.has_upstream("other")
-    assert limiter.of_upstream("other") == ()
+    assert limiter.list_upstream_rules("other") == ()
 
 
 def test_soft_limit_counts_excess_and_refuses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 1, "soft": True}
     limiter, exceeded = workers.limiters[0], [list[str]() for _ in range(4)]
-    holds = [limiter.reserve(limiter.of_caller(caller(**key)), exceeded=one) for one in exceeded]
+    holds = [limiter.reserve_places(limiter.list_caller_rules(caller(**key)), exceeded=one) for one in exceeded]
     assert exceeded == [[], *[["concurrent; scope=key"]] * 3]
     assert workers.counters.counts == {("limit_exceeded", "key", "concurrent"): 3}
     assert len(caplog.messages) == 1
     for hold in holds:
         hold.close()
     limiter = workers.limiters[0]
-    assert [(one.used, one.over) for one in limiter.list_usage(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
+    assert [(one.used, one.over) for one in limiter.list_usage(limiter.list_caller_rules(caller(**key)))] == [
+        (4, 0),
+        (0, 3),
+    ]
 
 
 def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -185,7 +196,7 @@ def test_all_workers_report_refusals_per_key_and_limit() -> None:
     refused(workers, key=key)
     workers.limiters[0] = workers.limiter(0)
     limiter = workers.limiters[1]
-    rules = limiter.of_all([caller(**key), caller(tenant="other", **key)])
+    rules = limiter.list_all_rules([caller(**key), caller(tenant="other", **key)])
     assert [(one.tenant, one.limit, one.over) for one in limiter.list_usage(rules)] == [
         ("team", "requests_per_minute", 1),
         ("team", "tokens_per_minute", 0),
@@ -205,11 +216,11 @@ def test_changed_limits_keep_existing_counts() -> None:
 def test_run_counts_as_one_request_and_its_calls_take_tokens() -> None:
     workers, who = Workers(), caller(requests_per_minute=1, tokens_per_minute=100)
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(who)
-    run = limiter.reserve(rules, tokens=1, reserves=False)
-    limiter.reserve(rules, tokens=60, requests=0).close(tokens=60)
+    rules = limiter.list_caller_rules(who)
+    run = limiter.reserve_places(rules, tokens=1, reserves=False)
+    limiter.reserve_places(rules, tokens=60, requests=0).close(tokens=60)
     with pytest.raises(GatewayError, match="100 tokens per minute"):
-        limiter.reserve(rules, tokens=60, requests=0)
+        limiter.reserve_places(rules, tokens=60, requests=0)
     run.close()
     assert {one.limit: one.used for one in limiter.list_usage(rules)} == {
         "requests_per_minute": 1,

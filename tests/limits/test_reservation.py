@@ -20,12 +20,12 @@ class Held:
 
     def taken(self, tokens: int | None = 8) -> Reservation:
         limiter = self.workers.limiters[0]
-        return limiter.reserve(limiter.of_caller(self.who), tokens)
+        return limiter.reserve_places(limiter.list_caller_rules(self.who), tokens)
 
     def seen(self) -> Sequence[float]:
         """The requests, the tokens and what is under way, which are the same for the key and the tenant."""
         limiter = self.workers.limiters[1]
-        used = [one.used for one in limiter.list_usage(limiter.of_caller(self.who))]
+        used = [one.used for one in limiter.list_usage(limiter.list_caller_rules(self.who))]
         assert used[:3] == used[3:]
         return used[:3]
 
@@ -62,10 +62,10 @@ def test_settlement_of_several_requests_equals_settling_each_one() -> None:
 def test_joint_settlement_updates_each_rule_with_its_own_usage() -> None:
     """Of two keys of a tenant, in one sum."""
     limiter = Workers(tenants={"team": LIMITS}).limiters[0]
-    rules = [limiter.of_caller(caller(name, tokens_per_minute=10_000)) for name in ("large", "small")]
+    rules = [limiter.list_caller_rules(caller(name, tokens_per_minute=10_000)) for name in ("large", "small")]
     together = Settlement()
     for of, used in zip(rules, (900, 2), strict=True):
-        together.close(limiter.reserve(of, 1).close(tokens=LATER), used)
+        together.close(limiter.reserve_places(of, 1).close(tokens=LATER), used)
     together.settle()
     (large, tenant), (small, _) = rules
     assert [rule.meter.expected for rule in (large, small, tenant)] == [900, 2, 451]
@@ -120,8 +120,8 @@ def test_joined_reservations_are_closed_as_one() -> None:
     """One that others share makes it shared only with others that are."""
     held = Held()
     limiter = held.workers.limiters[0]
-    key, tenant = limiter.of_caller(held.who)
-    both = join_reservations(limiter.reserve([key], 8), limiter.reserve([tenant], 8))
+    key, tenant = limiter.list_caller_rules(held.who)
+    both = join_reservations(limiter.reserve_places([key], 8), limiter.reserve_places([tenant], 8))
     assert held.seen() == [1, USUAL, 1]
     both.close(tokens=30)
     assert held.seen() == [1, 30, 0]

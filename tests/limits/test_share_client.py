@@ -51,7 +51,7 @@ def test_lease_ends_by_the_clock_of_the_workers() -> None:
 
 def test_limit_is_used_up_for_a_time() -> None:
     """Each for itself, and all budgets together."""
-    words = ShareMemory(places=1, size=1).words(0)
+    words = ShareMemory(places=1, size=1).get_words(0)
     words[FULL + REQUESTS] = words[FULL + BUDGET] = 5_000_000
     used_up = {limit: is_used_up(words, limit, 4.9) for limit in ("concurrent", "requests_per_minute", "cost_per_day")}
     assert used_up == {"concurrent": False, "requests_per_minute": True, "cost_per_day": True}
@@ -65,14 +65,14 @@ async def test_request_waits_for_the_answer_about_its_counter() -> None:
     first, other = [client.wait_for_more(number, REFUSAL, requests=1, tokens=5) for number in (1, 2)]
     assert client.has_asks.is_set()
     assert client.memory.list_asks(before, client.memory.copy_asks()) == {1: (1, 5), 2: (1, 5)}
-    client.announce()
+    client.wake_answered()
     assert not first.answered.done()
-    client.memory.words(1)[ANSWERS] += 1
-    client.announce()
+    client.memory.get_words(1)[ANSWERS] += 1
+    client.wake_answered()
     assert first.answered.done() and not other.answered.done()
     assert (first.code, first.message, first.copy()) != (REFUSAL.code, REFUSAL.message, REFUSAL)
     again = client.wait_for_more(1, REFUSAL, requests=1, tokens=5)
-    client.announce()
+    client.wake_answered()
     assert not again.answered.done()
 
 
@@ -83,8 +83,8 @@ async def test_workers_ask_the_first_one_and_hear_its_answer() -> None:
     other.open()
     waiting = other.wait_for_more(3, REFUSAL, requests=1, tokens=0)
     await asyncio.wait_for(first.has_asks.wait(), 60)
-    first.memory.words(3)[ANSWERS] += 1
-    first.announce()
+    first.memory.get_words(3)[ANSWERS] += 1
+    first.wake_answered()
     await asyncio.wait_for(waiting.answered, 60)
     first.close()
     other.close()

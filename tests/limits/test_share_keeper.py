@@ -122,10 +122,10 @@ async def test_lost_answer_changes_nothing(store: SqliteStore) -> None:
     fleet = await share_limits(store, 2, requests_per_minute=LIMIT)
     first, second = fleet.gateways
     fleet.place.loses_answers = True
-    rules = first.limiter.of_caller(fleet.caller)
+    rules = first.limiter.list_caller_rules(fleet.caller)
     with pytest.raises(UndecidedError):
-        first.limiter.reserve(rules)
-    await first.keeper.beat()
+        first.limiter.reserve_places(rules)
+    await first.keeper.exchange_shares()
     assert first.share(REQUESTS, fleet.caller) == 0
     fleet.place.loses_answers = False
     await fleet.beat()
@@ -158,7 +158,7 @@ async def test_first_worker_that_stands_still_closes_shared_limits(store: Sqlite
     await fleet.admitted(gateway, 1)
     fleet.clock.advance(QUOTA_LEASE_S + 1.0)
     with pytest.raises(GatewayError) as refused:
-        gateway.limiter.reserve(gateway.limiter.of_caller(fleet.caller))
+        gateway.limiter.reserve_places(gateway.limiter.list_caller_rules(fleet.caller))
     assert refused.value.code == "overloaded" and not isinstance(refused.value, UndecidedError)
 
 
@@ -238,7 +238,7 @@ async def test_all_workers_of_a_gateway_use_its_share(store: SqliteStore) -> Non
 
     async def admitted_there() -> bool:
         try:
-            await wait_for_room(lambda: limiter.reserve(limiter.of_caller(fleet.caller)))
+            await wait_for_room(lambda: limiter.reserve_places(limiter.list_caller_rules(fleet.caller)))
         except GatewayError:
             return False
         return True

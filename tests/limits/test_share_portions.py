@@ -2,30 +2,30 @@
 
 from gateway.contracts.allowance import BUDGETS
 from gateway.limits.budgets import Budgets
-from gateway.limits.limit_rule import key_id
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.share_memory import BINDING, BUDGET, CONCURRENT, EPOCH, FULL, REQUESTS, TOKENS
 from gateway.limits.share_portions import BudgetCeiling, BudgetPortion, CounterUse, WindowPortion
 from gateway.limits.shared_memory import WINDOW_S
 
 from .limiting import BEGAN_S, NAMES, Workers, caller, spend_today
 
-CI = ("key", key_id("team", "ci"))
+CI = ("key", build_key_id("team", "ci"))
 
 
 def make_use(workers: Workers, **limits: float) -> CounterUse:
     """The use of a key's counter, which all workers have opened."""
-    rules = [limiter.of_caller(caller(**limits))[0] for limiter in workers.limiters]
+    rules = [limiter.list_caller_rules(caller(**limits))[0] for limiter in workers.limiters]
     number, shares = rules[0].meter.number, workers.memory.shares
     assert shares is not None
-    first, others = workers.memory.rows(number, 0)
-    use = CounterUse((first, *others), shares.words(number))
+    first, others = workers.memory.get_rows(number, 0)
+    use = CounterUse((first, *others), shares.get_words(number))
     use.own = rules[0].meter
     return use
 
 
 def take(workers: Workers, worker: int, tokens: int) -> None:
-    rule = workers.limiters[worker].of_caller(caller(requests_per_minute=9))[0]
-    rule.meter.take(1, tokens, workers.clock())
+    rule = workers.limiters[worker].list_caller_rules(caller(requests_per_minute=9))[0]
+    rule.meter.count_requests(1, tokens, workers.clock())
 
 
 def test_use_is_that_of_all_workers() -> None:
@@ -46,8 +46,8 @@ def test_window_portion_is_its_words() -> None:
     use = make_use(workers, requests_per_minute=9)
     portion = WindowPortion(use, REQUESTS, "ci requests", 9)
     epoch = use.words[EPOCH]
-    portion.publish(4)
-    portion.publish(4)
+    portion.publish_room(4)
+    portion.publish_room(4)
     assert (portion.share, use.words[EPOCH]) == (4, epoch + 1)
     portion.note_full(77)
     assert use.words[FULL + REQUESTS] == 77
@@ -62,7 +62,7 @@ def test_window_portion_is_its_words() -> None:
 def make_budgets(tokens: int) -> Budgets:
     budgets = Budgets(lambda: "USD", guess=lambda _scope, _name: 2e-6)
     sums = spend_today(tokens, tokens * 2e-6)
-    budgets.replace({CI: sums}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    budgets.replace_sums({CI: sums}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     return budgets
 
 
@@ -73,18 +73,18 @@ def test_ceiling_stays_while_usage_goes_to_the_store() -> None:
     budgets = make_budgets(0)
     ceiling = BudgetCeiling(use, budgets, CI, lambda: next(stored))  # type: ignore[arg-type]
     portion = BudgetPortion(ceiling, BUDGETS.index("tokens_per_day"), "ci tokens_per_day", 1000)
-    portion.publish(300)
+    portion.publish_room(300)
     assert use.own is not None and use.own.get_budgeted_tokens() == 0
-    use.own.hold(100)
-    use.own.use(50)
+    use.own.hold_tokens(100)
+    use.own.use_tokens(50)
     before = use.words[BUDGET]
-    portion.look()
+    portion.observe_now()
     assert (portion.share, portion.count_used(0.0), portion.base) == (300, 150, 0)
-    budgets.replace({CI: spend_today(50)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
+    budgets.replace_sums({CI: spend_today(50)}, names=NAMES, currency="USD")  # type: ignore[dict-item]
     assert (portion.share, portion.count_used(0.0), portion.base) == (300, 150, 0)
-    portion.publish(300)  # an answer to what was known before
+    portion.publish_room(300)  # an answer to what was known before
     assert use.words[BUDGET] == before
-    portion.look()
+    portion.observe_now()
     assert (portion.share, portion.count_used(0.0), portion.base) == (250, 100, 50)
     assert use.words[BUDGET] == before
 
@@ -97,10 +97,10 @@ def test_workers_may_use_the_least_of_all_budgets() -> None:
     day, cost = BUDGETS.index("tokens_per_day"), BUDGETS.index("cost_per_day")
     tokens = BudgetPortion(ceiling, day, "tokens", 1000)
     money = BudgetPortion(ceiling, cost, "cost", 10_000_000)
-    tokens.publish(300)
+    tokens.publish_room(300)
     assert use.words[BUDGET] == 0 and use.words[BINDING] == cost
-    money.publish(2000 * 200)
+    money.publish_room(2000 * 200)
     assert use.words[BUDGET] == 200 and use.words[BINDING] == cost
-    money.publish(2000 * 400)
+    money.publish_room(2000 * 400)
     assert use.words[BUDGET] == 300 and use.words[BINDING] == day
     assert (money.share, money.convert_demand(1, 10), money.base) == (800_000, 20_000, 20_000)

@@ -17,9 +17,9 @@ class OneRule:
 
     def __init__(self) -> None:
         self.workers = Workers(has_shares=True)
-        rule = self.workers.limiters[0].of_caller(caller(requests_per_minute=LIMIT))[0]
+        rule = self.workers.limiters[0].list_caller_rules(caller(requests_per_minute=LIMIT))[0]
         self.meter = rule.meter
-        first, _ = self.workers.memory.rows(rule.meter.number, 0)
+        first, _ = self.workers.memory.get_rows(rule.meter.number, 0)
         use = CounterUse((first,), rule.meter.share_words)
         use.own = rule.meter
         self.portion = WindowPortion(use, REQUESTS, "ci requests", LIMIT)
@@ -28,18 +28,18 @@ class OneRule:
 
     def use(self, requests: int) -> None:
         for _ in range(requests):
-            self.meter.take(1, 0, self.workers.clock())
+            self.meter.count_requests(1, 0, self.workers.clock())
 
     def plan(self, *, gateways: int = 1, is_routine: bool = False) -> Sequence[ShareRequest]:
         occasion = Occasion(self.workers.clock(), gateways, is_routine)
-        return [one.request for one in self.rule.plan(occasion)]
+        return [one.request for one in self.rule.plan_requests(occasion)]
 
     def answer(self, share: int, *, free: int = 0, used: int = 0, spare: int = 0, gateways: int = 2) -> None:
         """Take a grant for what is planned now."""
         now_s = self.workers.clock()
-        planned = [*self.rule.plan(Occasion(now_s, gateways, is_routine=False))]
+        planned = [*self.rule.plan_requests(Occasion(now_s, gateways, is_routine=False))]
         grant = ShareGrant(name="ci requests", share=share, free=free, used=used, spare=spare)
-        self.rule.take([(one, grant) for one in planned], now_s)
+        self.rule.take_grant([(one, grant) for one in planned], now_s)
 
     @property
     def answers(self) -> int:
@@ -67,9 +67,9 @@ def test_rest_is_given_back_at_once_where_others_lack_it() -> None:
     """Else when it is much more than is needed. What is used stays."""
     one = OneRule()
     one.use(10)
-    one.portion.publish(300)
+    one.portion.publish_room(300)
     assert one.plan(gateways=2) == []
-    one.portion.publish(900)
+    one.portion.publish_room(900)
     (request,) = one.plan(gateways=2, is_routine=True)
     assert (request.held, request.used, one.portion.share) == (257, 10, 257)
     one.rule.note_lacking(BEGAN_S)
@@ -79,7 +79,7 @@ def test_rest_is_given_back_at_once_where_others_lack_it() -> None:
 
 def test_idle_rule_keeps_nothing() -> None:
     one = OneRule()
-    one.portion.publish(50)
+    one.portion.publish_room(50)
     assert one.plan(gateways=2, is_routine=True)[0].held == 0 == one.portion.share
 
 
@@ -140,12 +140,12 @@ def test_list_follows_the_counters_in_use() -> None:
     assert meters.shares is not None
     limiter = workers.limiters[0]
     rules = RuleList(meters, workers.budgets, shares=meters.shares, clock=workers.clock)
-    made = limiter.of_caller(caller(requests_per_minute=5, concurrent=2))
+    made = limiter.list_caller_rules(caller(requests_per_minute=5, concurrent=2))
     for _ in rules.follow_all():
         pass
     (found,) = rules.found.values()
     assert [name.split()[1] for name in found.portions] == ["concurrent", "requests_per_minute"]
-    made = limiter.of_caller(caller(requests_per_minute=7))
+    made = limiter.list_caller_rules(caller(requests_per_minute=7))
     for _ in rules.follow_all():
         pass
     assert [portion.limit for portion in found.portions.values()] == [7]
@@ -153,7 +153,7 @@ def test_list_follows_the_counters_in_use() -> None:
     rules.released.clear()
     del made
     workers.clock.advance(1000.0)
-    meters.tidy()
+    meters.release_unused()
     for _ in rules.follow_all():
         pass
     assert not rules.found and [name.split()[1] for name in rules.released] == ["requests_per_minute"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types.methods import serialize_server_result
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.mcp.blocks import BLOCKS, RESULT_BYTES, fit_blocks, read_blocks
 from gateway.mcp.server_text import count_sent_bytes
 
@@ -19,7 +19,7 @@ TEXT = {"type": "text", "text": "a"}
 
 
 def blocks_of(content: Any) -> list[Any]:
-    return [block.block for block in at_once(read_blocks(content))]
+    return [block.block for block in run_at_once(read_blocks(content))]
 
 
 @pytest.mark.parametrize(

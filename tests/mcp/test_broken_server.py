@@ -14,17 +14,17 @@ async def test_broken_server_reports_its_error_and_runs_nothing() -> None:
     service.start()
     await service.stop()
     await service.close()
-    condition = service.condition()
+    condition = service.get_condition()
     assert (condition.state, condition.error, condition.transport, condition.since_s) == (
         "error",
         "no such module",
         "http",
         5.0,
     )
-    facts = service.service()
+    facts = service.get_service()
     assert (facts.name, facts.description, facts.running, dict(facts.tools)) == ("time", "time", False, {})
-    assert service.document("now") is None
-    assert not service.definitions() and service.spec("now") is None and not await service.list_tools()
+    assert service.find_document("now") is None
+    assert not service.list_definitions() and service.find_spec("now") is None and not await service.list_tools()
     assert await service.refusal(call("time.now"), exchange()) is None
     result = await service.call(call("time.now"), exchange())
     assert not result.ok and "'time' of the tool 'time.now' cannot run" in result.content

@@ -193,7 +193,7 @@ async def test_sampling_elicitation_and_roots_are_refused() -> None:
         sampling = {"messages": [], "maxTokens": 5}
         await told.say({"id": "s", "method": "sampling/createMessage", "params": sampling})
         await told.say({"id": "r", "method": "roots/list"})
-        assert await connection.tools() == ([], [])
+        assert await connection.list_tools() == ([], [])
 
 
 async def test_all_pages_of_the_tool_list_are_read() -> None:
@@ -206,7 +206,7 @@ async def test_all_pages_of_the_tool_list_are_read() -> None:
         return {"tools": [tool], **FRESH, **({"nextCursor": following} if following else {})}
 
     async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
     assert [tool["name"] for tool in tools] == ["a", "b", "c"] and not problems
     assert tools[0] == {"name": "a", "inputSchema": SCHEMA, "extra": "kept"}
 
@@ -216,7 +216,7 @@ async def test_invalid_tool_does_not_affect_the_tool_list() -> None:
     good: Json = {"name": "good", "inputSchema": SCHEMA}
     bad: list[Any] = [{"name": "bad", "inputSchema": "none"}, {"inputSchema": SCHEMA}, "odd", None]
     async with open_connection(newer(tools_list={"tools": [*bad, good], **FRESH}), probe_s=1.0) as connection:
-        assert await connection.tools() == ([*bad, good], [])
+        assert await connection.list_tools() == ([*bad, good], [])
 
 
 async def test_tool_with_invalid_header_names_is_left_out() -> None:
@@ -224,7 +224,7 @@ async def test_tool_with_invalid_header_names_is_left_out() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "not valid\r\n"}}}
     tools = [{"name": "bad", "inputSchema": schema}, {"name": "good", "inputSchema": SCHEMA}]
     async with open_connection(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as connection:
-        listed, problems = await connection.tools()
+        listed, problems = await connection.list_tools()
     assert [tool["name"] for tool in listed] == ["good"]
     assert problems == ["the tool 'bad' is left out: its x-mcp-header is not valid"]
 
@@ -238,7 +238,7 @@ async def test_size_of_schemas_with_headers_is_bounded() -> None:
 
     tools = [*(wide(f"h{n}", **{"x-mcp-header": "A"}) for n in range(6)), *(wide(f"t{n}") for n in range(9))]
     async with open_connection(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as connection:
-        listed, problems = await connection.tools()
+        listed, problems = await connection.list_tools()
     names = [tool["name"] for tool in listed]
     assert names == ["h0", "h1", "h2", "h3", *(f"t{n}" for n in range(9))]
     reason = "the schemas with x-mcp-header have more than 262,144 bytes together"
@@ -256,7 +256,7 @@ async def test_endless_tool_list_is_truncated_and_reported(pages: str) -> None:
         return {"tools": [{"name": f"t{number}", "inputSchema": SCHEMA}], "nextCursor": cursor, **FRESH}
 
     async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
     assert (len(tools), problems) == (
         (2, ["its list of tools has no end: the pages come again"])
         if pages == "the same"
@@ -274,7 +274,7 @@ async def test_large_tool_list_is_truncated_at_the_size_limit() -> None:
         return {"tools": [tool], "nextCursor": str(number), **FRESH}
 
     async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
     assert [tool["name"] for tool in tools] == [f"t{n}" for n in range(18)]
     assert problems == ["its list of tools has more than 16,777,216 bytes: the rest is left out"]
     assert next(count) == 19
@@ -288,7 +288,7 @@ async def test_cursors_count_towards_the_list_size_limit() -> None:
         return {"tools": [], "nextCursor": f"{next(count)}" + "x" * 4_000_000, **FRESH}
 
     async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
     assert (tools, problems) == ([], ["its list of tools has more than 16,777,216 bytes: the rest is left out"])
 
 
@@ -300,7 +300,7 @@ async def test_a_large_tool_is_left_out() -> None:
     )
     listed = {"tools": [large, good], "_meta": {"x": "y" * 20_000_000}, **FRESH}
     async with open_connection(newer(tools_list=listed), probe_s=1.0) as connection:
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
     assert tools == [good]
     reason = "its definition has 2,000,096 bytes, which is more than 1,048,576"
     assert problems == [f"the tool 'large' is left out: {reason}"]
@@ -312,7 +312,7 @@ async def test_large_tool_page_is_read_in_linear_time() -> None:
     listed = {"tools": many, "_meta": {f"k{n}": [n] for n in range(50_000)}, **FRESH}
     async with open_connection(newer(tools_list=listed), probe_s=1.0) as connection:
         effort = Effort()
-        tools, problems = await connection.tools()
+        tools, problems = await connection.list_tools()
         assert effort.cpu_s < 5
     assert (tools, problems) == (many, [])
 
@@ -333,7 +333,7 @@ async def test_tool_result_is_passed_on_unchanged(result: Json) -> None:
     tool = {"name": "dig", "inputSchema": SCHEMA, "outputSchema": schema}
     told = newer(tools_list={"tools": [tool], **FRESH}, tools_call=result)
     async with open_connection(told, probe_s=1.0) as connection:
-        await connection.tools()
+        await connection.list_tools()
         assert await called(connection) == result
 
 

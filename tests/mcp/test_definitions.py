@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.mcp.definitions import (
     SCHEMA_BYTES,
     SCHEMA_DEPTH,
@@ -23,13 +23,13 @@ from gateway.mcp.definitions import (
     hash_definition,
     read_definitions,
 )
-from gateway.mcp.server_text import DESCRIPTION_CHARS, LINE_CHARS, visible
+from gateway.mcp.server_text import DESCRIPTION_CHARS, LINE_CHARS, remove_invisible
 
 OBJECT = {"type": "object"}
 
 
 def listed(tools: Sequence[Any]) -> Definitions:
-    return at_once(read_definitions(tools))
+    return run_at_once(read_definitions(tools))
 
 
 def tool(**said: Any) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def test_any_json_tool_list_is_read(tools: list[Any]) -> None:
     assert len(found.tools) + len(found.left_out) == len(tools)
     for kept in found.tools.values():
         assert orjson.dumps(build_document(kept))
-        assert visible(kept.description) == kept.description
+        assert remove_invisible(kept.description) == kept.description
         assert "\n" not in kept.line
 
 

@@ -122,9 +122,9 @@ async def test_unbuildable_service_reports_its_error(factory: ServiceFactory) ->
     factory.refuses = "it needs pip install 'twolane[mcp]'"
     one = server(factory, wanted())
     await one.wait_until_applied()
-    assert isinstance(one.service, BrokenServer) and one.service.condition().error == factory.refuses
+    assert isinstance(one.service, BrokenServer) and one.service.get_condition().error == factory.refuses
     unread = server(factory, DesiredServer("registered", None, RECORD, "its settings are too new"))
-    assert unread.service.condition().error == "its settings are too new"
+    assert unread.service.get_condition().error == "its settings are too new"
     await unread.close()
     factory.refuses = None
     one.set_desired_state(wanted("y"))
@@ -140,5 +140,5 @@ async def test_new_tools_beyond_the_pin_limit_are_not_trusted(factory: ServiceFa
     service = factory.built[0]
     assert "look" not in service.pins
     one.apply_pins()
-    assert service.service().changed == {"look"}
+    assert service.get_service().changed == {"look"}
     await one.close()

@@ -45,7 +45,7 @@ async def test_service_output_and_errors_are_stored_without_secrets(workers: Wor
     service.stderr = (f"key is {SECRET}", "fine")
     service.becomes("error", error=f"{SECRET} is wrong" + "x" * 1000)
     await workers.until_told(("w1", "time", "error"))
-    (told,) = await workers.store.reported_services(since_s=0.0)
+    (told,) = await workers.store.list_reported_services(since_s=0.0)
     (seen,) = await mcp_servers.list_services()
     assert SECRET not in repr((told, seen.condition)) and seen.condition.stderr == ("key is ***", "fine")
     assert told.error is not None and len(told.error) == 500
@@ -72,7 +72,7 @@ async def test_worst_state_of_all_workers_is_shown(states: tuple[str, ...], wors
 
 
 def up(mcp_servers: McpServers) -> dict[str, float]:
-    found: list[Metric] = list(mcp_servers.families())
+    found: list[Metric] = list(mcp_servers.collect_families())
     return {sample.labels["server"]: sample.value for family in found for sample in family.samples}
 
 

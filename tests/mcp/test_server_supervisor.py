@@ -41,15 +41,15 @@ def is_alive(pid: int) -> bool:
 async def test_both_protocol_eras_are_supported(behaviour: str, protocol: str) -> None:
     """The newer one where the server has it; its tools are listed, and answer."""
     async with stands(behaviour) as stand:
-        assert stand.session.condition().state == "starting"
+        assert stand.session.get_condition().state == "starting"
         await stand.running()
-        condition = stand.session.condition()
+        condition = stand.session.get_condition()
         assert (condition.state, condition.protocol, condition.transport) == ("running", protocol, "stdio")
         assert "echo" in stand.session.definitions.tools
         assert await stand.said("echo", text="hello") == "hello"
         assert await stand.said("structured") == '{"sum":3}'
         assert stand.counters.errors("tools/list") == [""]
-    assert stand.session.condition().state == "stopped"
+    assert stand.session.get_condition().state == "stopped"
 
 
 @pytest.mark.parametrize("program", [STRICT, MUTE], ids=["ends", "does not answer"])
@@ -59,7 +59,7 @@ async def test_server_without_the_newer_era_is_served(program: str) -> None:
     async with stands(argv=argv, start_timeout=12.0) as stand:
         await stand.running()
         assert await stand.said("echo", text="hello") == "hello"
-        assert stand.session.condition().protocol == "2025-11-25"
+        assert stand.session.get_condition().protocol == "2025-11-25"
 
 
 async def test_silent_server_fails_at_the_timeout_without_delaying_others() -> None:
@@ -67,8 +67,8 @@ async def test_silent_server_fails_at_the_timeout_without_delaying_others() -> N
     async with stands("silent", start_timeout=0.5) as silent, stands("ok") as other:
         await other.running()
         assert await other.said("echo", text="x") == "x"
-        await silent.changes.until(lambda: silent.session.condition().state == "error")
-        assert silent.session.condition().error == "did not answer within 0.5 s of its start"
+        await silent.changes.until(lambda: silent.session.get_condition().state == "error")
+        assert silent.session.get_condition().error == "did not answer within 0.5 s of its start"
         assert "is not running just now" in await silent.said("echo", text="x")
 
 
@@ -98,7 +98,7 @@ async def test_start_timeout_begins_with_the_program() -> None:
     async with starts.place() as leave, stand:
         asyncio.get_running_loop().call_later(1.5, leave)
         await stand.running()
-        assert stand.session.condition().restarts == 0
+        assert stand.session.get_condition().restarts == 0
 
 
 async def test_start_slot_is_released_after_its_maximum_time() -> None:
@@ -117,7 +117,7 @@ async def test_stop_while_waiting_takes_no_start_slot() -> None:
             async with asyncio.timeout(120):
                 while not starts.waiting:
                     await asyncio.sleep(0)
-        assert starts.waiting == 0 and stand.session.condition().state == "stopped"
+        assert starts.waiting == 0 and stand.session.get_condition().state == "stopped"
         leave()
         async with stands("ok", starts=starts) as other:
             await other.running()
@@ -132,10 +132,10 @@ async def test_hung_program_is_restarted() -> None:
         assert "did not answer within 0.2 s and was stopped" in await stand.said("echo", text="x")
         others = await asyncio.gather(*(stand.said("add", a=1, b=2) for _ in range(3)))
         assert all("is not running just now" in text for text in others)
-        assert "neither a call in time nor" in (stand.session.condition().error or "")
+        assert "neither a call in time nor" in (stand.session.get_condition().error or "")
         await stand.running()
         assert not is_alive(pid) and int(await stand.said("pid")) != pid
-        assert stand.session.condition().restarts == 1
+        assert stand.session.get_condition().restarts == 1
 
 
 async def test_program_with_a_slow_tool_is_not_restarted() -> None:
@@ -146,7 +146,7 @@ async def test_program_with_a_slow_tool_is_not_restarted() -> None:
             pid = await stand.said("pid")
             assert "did not answer within 0.1 s" in await stand.said("sleep", seconds=600)
             assert [await stand.said("pid") for _ in range(3)] == [pid] * 3
-            assert stand.session.condition().restarts == 0
+            assert stand.session.get_condition().restarts == 0
 
 
 async def test_crash_during_a_call_fails_the_call_and_restarts_the_server() -> None:
@@ -154,11 +154,11 @@ async def test_crash_during_a_call_fails_the_call_and_restarts_the_server() -> N
     async with stands("ok", timeout=600.0) as stand:
         await stand.running()
         assert "ended while it ran the tool 'crash'" in await stand.said("crash")
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
         assert not stand.session.is_running
         await stand.running()
         assert await stand.said("calls") == "1"
-        assert stand.session.condition().restarts == 1
+        assert stand.session.get_condition().restarts == 1
 
 
 async def test_idle_server_that_is_killed_is_restarted() -> None:
@@ -245,7 +245,7 @@ async def test_excess_definitions_are_dropped_and_reported(behaviour: str, error
     """M12: the server serves what is left, and its operator can read what is not."""
     async with stands(behaviour) as stand:
         await stand.running()
-        condition = stand.session.condition()
+        condition = stand.session.get_condition()
         assert condition.state == "running" and condition.error is not None and error in condition.error
         assert len(stand.session.definitions.tools) == tools
 
@@ -262,16 +262,16 @@ async def test_malformed_response_ends_at_most_one_call(behaviour: str) -> None:
 async def test_missing_program_is_reported_and_retried() -> None:
     """Its name and what to do; it is tried again, for it may be installed meanwhile."""
     async with stands(argv=("no-such-program-xyz",)) as stand:
-        await stand.changes.until(lambda: stand.session.condition().restarts == 2)
-        error = stand.session.condition().error
+        await stand.changes.until(lambda: stand.session.get_condition().restarts == 2)
+        error = stand.session.get_condition().error
         assert error is not None and "'no-such-program-xyz'" in error and "install it" in error
 
 
 async def test_exit_code_and_last_stderr_line_are_reported() -> None:
     """Exit code and last words stand in its condition."""
     async with stands("exits", 3) as stand:
-        await stand.changes.until(lambda: "exit code 3" in (stand.session.condition().error or ""))
-        condition = stand.session.condition()
+        await stand.changes.until(lambda: "exit code 3" in (stand.session.get_condition().error or ""))
+        condition = stand.session.get_condition()
         assert condition.stderr == ("misbehaving: cannot go on",)
         assert condition.error == (
             "its program ended with exit code 3; its last line on standard error: misbehaving: cannot go on"
@@ -291,8 +291,8 @@ async def test_exit_code_and_last_stderr_line_are_reported() -> None:
 async def test_sdk_version_mismatch_adds_a_start_hint(line: str, is_hinted: bool) -> None:
     """Many packages want any version of the SDK, and end at their start with the newest."""
     async with stands(argv=(sys.executable, "-I", "-S", "-c", f"import sys; sys.exit({line!r})")) as stand:
-        await stand.changes.until(lambda: "exit code 1" in (stand.session.condition().error or ""))
-        error = stand.session.condition().error or ""
+        await stand.changes.until(lambda: "exit code 1" in (stand.session.get_condition().error or ""))
+        error = stand.session.get_condition().error or ""
         assert error.endswith(line) and ("uvx --with 'mcp<2' PACKAGE" in error) == is_hinted
 
 
@@ -300,8 +300,8 @@ async def test_start_timeout_error_includes_the_last_stderr_line() -> None:
     """`uvx` tells what it fetches: its last line stands beside the limit."""
     code = "import sys, time; print('fetching', file=sys.stderr, flush=True); time.sleep(600)"
     async with stands(argv=(sys.executable, "-I", "-S", "-c", code), start_timeout=2.0) as stand:
-        await stand.changes.until(lambda: "within 2 s" in (stand.session.condition().error or ""))
-        assert (stand.session.condition().error or "").endswith("; its last line on standard error: fetching")
+        await stand.changes.until(lambda: "within 2 s" in (stand.session.get_condition().error or ""))
+        assert (stand.session.get_condition().error or "").endswith("; its last line on standard error: fetching")
 
 
 async def test_log_masks_secrets_in_the_exit_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -309,7 +309,7 @@ async def test_log_masks_secrets_in_the_exit_reason(caplog: pytest.LogCaptureFix
     code = 'import os, sys; sys.exit(f\'the key {os.environ["TOKEN"]} of {os.environ["SHORT"]} is wrong\')'
     env = {"TOKEN": "tk-0123456789", "SHORT": "eu"}
     async with stands(argv=(sys.executable, "-I", "-S", "-c", code), env=env) as stand:
-        await stand.changes.until(lambda: stand.session.condition().restarts == 1)
+        await stand.changes.until(lambda: stand.session.get_condition().restarts == 1)
     said = (
         "service 'box': its program ended with exit code 1; its last line on standard error: the key *** of eu is wrong"
     )
@@ -320,7 +320,7 @@ async def test_server_that_fails_its_first_starts_runs_eventually(tmp_path: Path
     """It is running in the end."""
     async with stands("exits-first", tmp_path / "starts", 3) as stand:
         await stand.running()
-        assert stand.session.condition().restarts == 3
+        assert stand.session.get_condition().restarts == 3
 
 
 async def test_stopped_server_leaves_no_process_and_can_restart() -> None:
@@ -329,7 +329,7 @@ async def test_stopped_server_leaves_no_process_and_can_restart() -> None:
         await stand.running()
         pid = int(await stand.said("pid"))
         await asyncio.gather(stand.session.stop(), stand.session.stop())
-        assert not is_alive(pid) and stand.session.condition().state == "stopped"
+        assert not is_alive(pid) and stand.session.get_condition().state == "stopped"
         assert "is not running" in await stand.said("pid")
         stand.session.start()
         stand.session.start()
@@ -342,8 +342,8 @@ async def test_stop_during_start_returns_at_once(behaviour: str) -> None:
     """Stopping does not wait for the limit of the start, or for the next try."""
     async with stands(behaviour, start_timeout=600.0) as stand:
         if behaviour == "exits":
-            await stand.changes.until(lambda: stand.session.condition().state == "error")
-    assert stand.session.condition().state == "stopped"
+            await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+    assert stand.session.get_condition().state == "stopped"
 
 
 async def test_calls_under_way_end_when_the_server_is_stopped() -> None:
@@ -361,7 +361,7 @@ async def test_library_loggers_do_not_log_server_output(caplog: pytest.LogCaptur
     async with stands("garbage") as stand:
         await stand.running()
         await stand.said("echo", text="x")
-        assert stand.session.condition().skipped_lines > 0
+        assert stand.session.get_condition().skipped_lines > 0
     assert {record.name for record in caplog.records} <= {"asyncio", "gateway"}
 
 

@@ -22,7 +22,7 @@ from gateway.mcp.server_text import (
     parse_meta,
     parse_name,
     parse_uri,
-    visible,
+    remove_invisible,
 )
 
 
@@ -30,7 +30,7 @@ from gateway.mcp.server_text import (
 def test_one_line_returns_one_visible_line(text: str, most: int) -> None:
     """Whatever the text."""
     line = format_one_line(text, most)
-    assert len(line) <= most and len(line.splitlines()) <= 1 and visible(line) == line and line.strip() == line
+    assert len(line) <= most and len(line.splitlines()) <= 1 and remove_invisible(line) == line and line.strip() == line
 
 
 def test_one_line_replaces_line_breaks_and_truncates() -> None:

@@ -16,7 +16,7 @@ from tests.mcp.workers import SECRET, Workers, X, Y, configured
 
 
 def names(mcp_servers: McpServers) -> list[str]:
-    return [configured.source.service().name for configured in mcp_servers.services()]
+    return [configured.source.get_service().name for configured in mcp_servers.get_services()]
 
 
 # Those of the configuration, and those that were registered.
@@ -26,16 +26,20 @@ async def test_gateway_without_services_starts_no_tasks(workers: Workers) -> Non
     """No task, no service, nothing to tell."""
     before = asyncio.all_tasks()
     mcp_servers = await workers.start()
-    assert not mcp_servers.services() and list(mcp_servers.families()) == [] and not await mcp_servers.list_services()
+    assert (
+        not mcp_servers.get_services()
+        and list(mcp_servers.collect_families()) == []
+        and not await mcp_servers.list_services()
+    )
     assert asyncio.all_tasks() <= before
-    assert not await workers.store.services() and not await workers.store.reported_services(since_s=0.0)
+    assert not await workers.store.list_services() and not await workers.store.list_reported_services(since_s=0.0)
 
 
 async def test_configured_services_are_started(workers: Workers) -> None:
     """In its order, with its settings, and trusted by nobody."""
     mcp_servers = await workers.start(time={**X, "trigger_keywords": ["几点"], "description": "Clocks."}, git=Y)
-    assert names(mcp_servers) == ["time", "git"] and all(one.untrusted for one in mcp_servers.services())
-    facts = mcp_servers.services()[0].source.service()
+    assert names(mcp_servers) == ["time", "git"] and all(one.untrusted for one in mcp_servers.get_services())
+    facts = mcp_servers.get_services()[0].source.get_service()
     assert (facts.running, facts.description, facts.trigger_keywords) == (True, "Clocks.", ("几点",))
 
 
@@ -135,9 +139,9 @@ async def test_service_snapshot_changes_with_each_change(workers: Workers) -> No
     await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
 
     async def is_another(change: Awaitable[None]) -> bool:
-        before = mcp_servers.services()
+        before = mcp_servers.get_services()
         await change
-        return mcp_servers.services() is not before
+        return mcp_servers.get_services() is not before
 
     async def fails() -> None:
         workers.service().becomes("error", error="exit code 1")
@@ -190,9 +194,9 @@ async def test_concurrent_changes_of_several_workers_are_merged(workers: Workers
 async def test_unchanged_service_is_not_written(workers: Workers) -> None:
     """Nobody has to look again for it."""
     mcp_servers = await workers.start(time=X)
-    generation = await workers.store.generation()
+    generation = await workers.store.get_generation()
     await mcp_servers.change("other", lambda kept: kept)
-    assert await workers.kept("other") is None and await workers.store.generation() >= generation
+    assert await workers.kept("other") is None and await workers.store.get_generation() >= generation
 
 
 # What was accepted.
@@ -208,7 +212,7 @@ async def test_first_definitions_are_pinned(workers: Workers) -> None:
     await workers.until_kept(lambda kept: kept is not None and "listen" in kept.pins)
     kept = await workers.kept()
     assert kept is not None and kept.pins == {"look": "1" * 64, "listen": "3" * 64}
-    assert other.services()[0].source.service().changed == {"look"}
+    assert other.get_services()[0].source.get_service().changed == {"look"}
 
 
 async def test_pins_survive_a_restart_and_end_with_the_registration(workers: Workers) -> None:
@@ -235,7 +239,7 @@ async def test_deleted_service_is_not_pinned_again(workers: Workers) -> None:
     workers.service().becomes("running", look="1" * 64, listen="3" * 64)
     await workers.until_told(("w1", "time", "running"))
     await mcp_servers.refresh()
-    assert await workers.kept() is None and not mcp_servers.services()
+    assert await workers.kept() is None and not mcp_servers.get_services()
 
 
 async def test_accepted_pins_reach_every_worker(workers: Workers) -> None:
@@ -244,10 +248,10 @@ async def test_accepted_pins_reach_every_worker(workers: Workers) -> None:
     await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
     await other.refresh()
     workers.service(worker="w2").becomes("running", look="2" * 64)
-    assert workers.service(worker="w2").service().changed == {"look"}
+    assert workers.service(worker="w2").get_service().changed == {"look"}
     await one.change("time", lambda kept: replace(kept, pins={"look": "2" * 64}))
     await other.refresh()
-    assert workers.service(worker="w2").service().changed == frozenset()
+    assert workers.service(worker="w2").get_service().changed == frozenset()
 
 
 # What fails.
@@ -268,7 +272,7 @@ async def test_an_accepted_definition_is_stored_once(workers: Workers) -> None:
     await workers.store.put_service(StoredService(name="time", pins={"look": "1" * 64, "gone": "7" * 64}), expected=0)
     await workers.start(time=X)
 
-    found = await until_read(lambda: workers.store.definitions(["1" * 64, "7" * 64]))
+    found = await until_read(lambda: workers.store.find_definitions(["1" * 64, "7" * 64]))
     assert found.keys() == {"1" * 64} and json.loads(found["1" * 64])["description"] == "Does look."
 
 
@@ -279,7 +283,7 @@ async def test_a_definition_that_was_not_accepted_is_not_stored(workers: Workers
     workers.service().becomes("running", look="2" * 64)
     await mcp_servers.record("time", {"look": "3" * 64})
     await mcp_servers.record("none", {"look": "2" * 64})
-    assert (await workers.store.definitions([n * 64 for n in "123"])).keys() == {"1" * 64}
+    assert (await workers.store.find_definitions([n * 64 for n in "123"])).keys() == {"1" * 64}
 
 
 async def test_definition_without_a_free_pin_is_not_stored(workers: Workers) -> None:
@@ -288,8 +292,8 @@ async def test_definition_without_a_free_pin_is_not_stored(workers: Workers) -> 
     await workers.store.put_service(StoredService(name="time", pins=pins), expected=0)
     await workers.start(time=X)
     await workers.until_told(("w1", "time", "running"))
-    assert workers.service().service().changed == {"look"}
-    assert await workers.store.definitions(["1" * 64]) == {}
+    assert workers.service().get_service().changed == {"look"}
+    assert await workers.store.find_definitions(["1" * 64]) == {}
 
 
 async def test_size_of_loaded_definitions_is_bounded(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ async def running(*behaviour: object, **options: Any) -> AsyncIterator[McpServic
     service.watch(changes)
     service.start()
     try:
-        await changes.until(lambda: service.service().running)
+        await changes.until(lambda: service.get_service().running)
         yield service
     finally:
         await service.close()
@@ -65,15 +65,15 @@ async def test_intent_layer_receives_description_keywords_and_tools_of_a_service
     """Name, description, keywords, and one line for each tool; nothing runs before it is started."""
     service = built("ok", description="Odds and ends.", trigger_keywords=["box", "盒子"])
     assert isinstance(service, ManagedService) and isinstance(service, ServiceSource)
-    facts = service.service()
+    facts = service.get_service()
     assert (facts.name, facts.description, facts.trigger_keywords) == ("box", "Odds and ends.", ("box", "盒子"))
-    assert not facts.running and not facts.tools and service.spec("echo") is None
-    assert await service.list_tools() == [] and service.condition().state == "stopped"
+    assert not facts.running and not facts.tools and service.find_spec("echo") is None
+    assert await service.list_tools() == [] and service.get_condition().state == "stopped"
     async with running("ok") as service:
-        facts = service.service()
+        facts = service.get_service()
         assert (facts.running, facts.description) == (True, "box")
         assert facts.tools["add"] == "Adds two numbers." and not facts.changed
-        assert service.service() is facts
+        assert service.get_service() is facts
 
 
 async def test_expensive_output_schema_check_is_bounded(tmp_path: Path) -> None:
@@ -104,12 +104,12 @@ async def test_service_tool_has_category_trust_and_idempotency_settings() -> Non
     """A stranger's, of the service's category, with its schema; the operator says what may run twice."""
     async with running("ok", idempotent=["echo"]) as service:
         specs = {spec.name: spec for spec in await service.list_tools()}
-        echo = service.spec("echo")
-        assert echo is specs["echo"] is service.spec("echo") and echo.description == "Says the text again."
+        echo = service.find_spec("echo")
+        assert echo is specs["echo"] is service.find_spec("echo") and echo.description == "Says the text again."
         assert echo.parameters["required"] == ["text"] and echo.category == "box"
         assert all(spec.untrusted and not spec.requires_approval for spec in specs.values())
         assert [name for name, spec in specs.items() if spec.idempotent] == ["echo"]
-        assert service.spec("nope") is None
+        assert service.find_spec("nope") is None
     async with running("ok", requires_approval=True) as service:
         assert all(spec.requires_approval for spec in await service.list_tools())
 
@@ -132,22 +132,22 @@ async def test_service_calls_return_results_and_failures() -> None:
 async def test_tool_is_changed_until_its_definition_is_accepted() -> None:
     """It is changed until it is accepted; one that nobody has seen before is not."""
     async with running("ok") as service:
-        definitions = dict(service.definitions())
+        definitions = dict(service.list_definitions())
         assert len(definitions["echo"]) == 64
         service.accept({**definitions, "add": "0" * 64})
-        assert service.service().changed == {"add"}
+        assert service.get_service().changed == {"add"}
         del definitions["echo"]
         service.accept(definitions)
-        assert service.service().changed == frozenset()
+        assert service.get_service().changed == frozenset()
 
 
 async def test_definition_changed_between_two_starts_is_reported_as_changed(tmp_path: Path) -> None:
     """M14: what was pinned before does not fit any more."""
     async with running("changed", tmp_path / "starts") as service:
-        first = service.definitions()
+        first = service.list_definitions()
     async with running("changed", tmp_path / "starts") as service:
         service.accept(first)
-        assert service.service().changed == {"echo"}
+        assert service.get_service().changed == {"echo"}
 
 
 async def test_a_server_gets_its_own_environment_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ async def test_a_service_that_is_turned_off_stays_stopped() -> None:
     """`enabled: false`."""
     service = built("ok", enabled=False)
     service.start()
-    assert service.condition().state == "stopped"
+    assert service.get_condition().state == "stopped"
     await service.stop()
     await service.close()
 
@@ -172,10 +172,10 @@ async def test_all_watchers_are_notified_of_each_condition() -> None:
     """Of each change of the condition."""
     heard: list[str] = []
     service, changes = built("ok"), Changes()
-    service.watch(lambda: heard.append(service.condition().state))
+    service.watch(lambda: heard.append(service.get_condition().state))
     service.watch(changes)
     service.start()
-    await changes.until(lambda: service.service().running)
+    await changes.until(lambda: service.get_service().running)
     await service.stop()
     assert heard == ["starting", "running", "stopped"]
 
@@ -188,7 +188,7 @@ async def test_many_servers_answer_concurrent_calls() -> None:
         service.watch(changes)
         service.start()
     try:
-        await changes.until(lambda: all(service.service().running for service in services), within_s=60)
+        await changes.until(lambda: all(service.get_service().running for service in services), within_s=60)
         asked = [(service, f"{number}/{call}") for number, service in enumerate(services) for call in range(5)]
         answers = await asyncio.gather(*(called(service, "echo", text=text) for service, text in asked))
         assert answers == [(True, text) for _, text in asked]
@@ -229,7 +229,7 @@ def test_service_repr_contains_no_secrets() -> None:
     )
     service = PLUGIN.build(config, cast("Host", Desk()))
     assert "canary" not in repr(config) + repr(service) and repr(service) == "<McpService 'mcp'>"
-    assert service.condition().transport == "http"
+    assert service.get_condition().transport == "http"
 
 
 def test_service_module_does_not_import_the_sdk() -> None:

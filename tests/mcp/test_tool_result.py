@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.contracts.tools import ToolResult
 from gateway.mcp import tool_result as reading
 from gateway.mcp.blocks import RESULT_CHARS
@@ -16,7 +16,7 @@ from gateway.tools.results import clean
 
 
 def tool_result(answer: Any, **options: int) -> ToolResult:
-    return at_once(reading.tool_result(answer, **options))
+    return run_at_once(reading.convert_tool_result(answer, **options))
 
 
 def text(words: str) -> dict[str, Any]:
@@ -158,6 +158,6 @@ def test_block_texts_are_truncated_together_with_the_result(kind: str) -> None:
 @pytest.mark.parametrize("content", [[text("a\u200b字" * (RESULT_CHARS // 3))], [text("字\u200b")] * 300])
 def test_long_result_is_read_in_short_steps(content: list[Any]) -> None:
     """Others go on in between: no part has more than some thousand characters."""
-    parts = reading.tool_result({"content": content})
+    parts = reading.convert_tool_result({"content": content})
     assert sum(1 for _ in parts) > 60
     assert tool_result({"content": content}).parts == [{**one, "text": clean(one["text"])} for one in content]

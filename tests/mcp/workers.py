@@ -36,10 +36,10 @@ class Fragile(SqliteStore):
         super().__init__(path)
         self._written = asyncio.Event()
 
-    async def services(self) -> list[StoredService]:
+    async def list_services(self) -> list[StoredService]:
         if self.broken:
             raise StoreError("no such disk")
-        return list(await super().services())
+        return list(await super().list_services())
 
     async def put_service(self, service: StoredService, *, expected: int) -> bool:
         is_put = await super().put_service(service, expected=expected)
@@ -91,7 +91,7 @@ class Workers:
         return self.factories[worker].newest(name)
 
     async def kept(self, name: str = "time") -> StoredService | None:
-        return next((one for one in await self.store.services() if one.name == name), None)
+        return next((one for one in await self.store.list_services() if one.name == name), None)
 
     async def until_kept(self, reached: Callable[[StoredService | None], bool], name: str = "time") -> None:
         async def holds() -> bool:
@@ -103,7 +103,7 @@ class Workers:
         """Wait until all reports are these: worker, service, state, and the error if it is given."""
 
         async def holds() -> bool:
-            reports = await self.store.reported_services(since_s=0.0)
+            reports = await self.store.list_reported_services(since_s=0.0)
             size = len(told[0]) if told else 3
             return told == tuple((r.worker, r.name, r.state, r.error or "")[:size] for r in reports)
 

@@ -124,7 +124,7 @@ async def world(serve: Json | None = None, *, here: Json | None = None, **config
 
 def services_of(gateway: LocalGateway) -> list[Any]:
     """The services of a gateway as they are now."""
-    return [one.source.service() for one in gateway.gateway._shared.mcp_servers.services()]
+    return [one.source.get_service() for one in gateway.gateway._shared.mcp_servers.get_services()]
 
 
 def keys(**scopes: list[str]) -> list[Json]:

@@ -7,7 +7,7 @@ import pytest
 from mcp_types import ClientCapabilities, ElicitResult
 
 from gateway.approvals.answer_options import AnswerOptions
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.journal import Approval
 from gateway.mcp_server.elicitation import find_question, format_held_text, parse_decision
 from tests.mcp_server import hostile
@@ -51,7 +51,7 @@ FORM, PAGE, BOTH, OLD = {"form": {}}, {"url": {}}, {"form": {}, "url": {}}, {}
         (None, True, URL, None),
     ],
 )
-def test_elicitation_form_is_offered_only_to_clients_that_may_decide(
+def test_elicitation_form_is_offered_only_to_clients_that_check_decision(
     elicitation: dict[str, object] | None, may_decide: bool, console: str | None, mode: str | None
 ) -> None:
     """Everybody else gets the page, if there is one and the client can show it."""
@@ -95,7 +95,7 @@ def test_held_call_text_names_the_ways_to_decide_and_continue() -> None:
 def test_markdown_in_arguments_cannot_leave_its_code_block() -> None:
     """A comment of HTML, a link or a fence in an argument stays text: nothing in the call ends its block."""
     hides = "echo <!-- hidden --> [a](https://b.example) ``` <details>"
-    approval = replace(APPROVAL, arguments=canonical({"path": hides}))
+    approval = replace(APPROVAL, arguments=write_canonical({"path": hides}))
     capabilities = ClientCapabilities.model_validate({"elicitation": FORM})
     question = find_question(approval, capabilities, AnswerOptions())
     assert question is not None

@@ -192,7 +192,7 @@ async def test_request_appears_in_metrics_and_access_log(calm: dict[str, object]
         (line,) = [line for line in lines if line.get("tool") == "here.echo"]
         assert (line["route"], line["mcp_method"], line["key"]) == ("mcp", "tools/call", "local")
         assert line["run"].startswith("run_")
-        found = samples(await made.gateway.gateway._process.exposition.page())
+        found = samples(await made.gateway.gateway._process.exposition.build_page())
         name = "gateway_mcp_server_operation_duration_seconds_count"
         assert found[name + '{error_type="",mcp_method_name="tools/call"}'] == 1
 

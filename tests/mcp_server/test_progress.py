@@ -35,7 +35,7 @@ async def test_slow_client_gets_only_the_latest_progress_report() -> None:
     session = Session()
     progress = ProgressReporter(context(session, progressToken=1), pause_s=0.0)
     for message in ("a", "b", "c"):
-        progress.tell(CallProgress(message))
+        progress.queue_report(CallProgress(message))
         await asyncio.sleep(0)
     session.reads.set()
     while len(session.told) < 2:
@@ -43,7 +43,7 @@ async def test_slow_client_gets_only_the_latest_progress_report() -> None:
     progress.close()
     assert session.told == [(0.001, None, "a"), (0.002, None, "c")]
     quiet = Session()
-    ProgressReporter(context(quiet)).tell(CallProgress("a"))
+    ProgressReporter(context(quiet)).queue_report(CallProgress("a"))
     await asyncio.sleep(0)
     assert quiet.told == []
 
@@ -54,7 +54,7 @@ async def told(*reports: CallProgress) -> Sequence[Told]:
     session.reads.set()
     progress = ProgressReporter(context(session, progressToken=1), pause_s=0.0)
     for number, report in enumerate(reports, 1):
-        progress.tell(report)
+        progress.queue_report(report)
         while len(session.told) < number:
             await asyncio.sleep(0)
     progress.close()
@@ -79,12 +79,12 @@ async def test_progress_reports_are_throttled_and_the_last_is_always_sent() -> N
     session.reads.set()
     progress = ProgressReporter(context(session, progressToken=1), pause_s=3600.0)
     for number in range(1, 1000):
-        progress.tell(CallProgress("x", float(number)))
+        progress.queue_report(CallProgress("x", float(number)))
         await asyncio.sleep(0)
-    await progress.finish()
+    await progress.send_last_report()
     assert session.told == [(1.0, None, "x"), (999.0, None, "x")]
-    await progress.finish()
-    await ProgressReporter(context(session)).finish()
+    await progress.send_last_report()
+    await ProgressReporter(context(session)).send_last_report()
     assert len(session.told) == 2 and PAUSE_S >= 0.1
 
 

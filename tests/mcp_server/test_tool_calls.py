@@ -393,7 +393,7 @@ async def waiting(client: Client) -> "asyncio.Task[Any]":
 async def cancelled(made: World) -> float:
     """Return how many calls were cancelled."""
     counted = "gateway_mcp_server_operation_duration_seconds_count"
-    page = samples(await made.gateway.gateway._process.exposition.page())
+    page = samples(await made.gateway.gateway._process.exposition.build_page())
     return page.get(counted + '{error_type="cancelled",mcp_method_name="tools/call"}', 0.0)
 
 

@@ -170,7 +170,9 @@ async def test_a_model_step_gets_no_credential_of_the_client(tmp_path: Path) -> 
                 with pytest.raises(MCPError, match="may not use this model"):
                     await client.call_tool("workflow__other", {})
         (request,) = model.upstream.requests
-        assert request.values(b"authorization") == [b"Bearer sk-up"] and not request.values(b"mcp-protocol-version")
+        assert request.list_values(b"authorization") == [b"Bearer sk-up"] and not request.list_values(
+            b"mcp-protocol-version"
+        )
 
 
 @both_eras

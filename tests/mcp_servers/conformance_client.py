@@ -61,12 +61,12 @@ async def run(url: str, scenario: str, context: Json) -> None:
         settings["oauth"] = await credentials(url, context)
     service = PLUGIN.build(PLUGIN.config.model_validate(settings), cast(Host, _Host()))
     settled = asyncio.Event()
-    service.watch(lambda: settled.set() if service.condition().state in ("running", "error") else None)
+    service.watch(lambda: settled.set() if service.get_condition().state in ("running", "error") else None)
     service.start()
     try:
         await settled.wait()
-        if not service.service().running:
-            sys.exit(service.condition().error)
+        if not service.get_service().running:
+            sys.exit(service.get_condition().error)
         schemas = {tool.name: tool.parameters for tool in await service.list_tools()}
         for name, arguments in calls(schemas, context):
             call = ToolCall(id="call", tool=f"{SERVICE}.{name}", arguments=arguments)

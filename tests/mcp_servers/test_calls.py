@@ -208,7 +208,7 @@ async def test_http_server_lost_during_a_call_is_reported() -> None:
 
 def pids_of(word: str) -> list[int]:
     """The processes below this one that have `word` among their arguments."""
-    ours = processes.living_process(os.getpid())
+    ours = processes.find_living_process(os.getpid())
     assert ours is not None
-    family = (process.pid for process in processes.family(ours))
+    family = (process.pid for process in processes.list_family(ours))
     return [pid for pid in family if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]

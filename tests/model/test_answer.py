@@ -11,8 +11,8 @@ from gateway.jsontext.value_count import VALUES_LIMIT
 from gateway.model.answer import convert_to_chunk
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, event, head, serve
-from gateway.testing.scripts import chunk as framed
+from gateway.testing.scripts import build_answer, build_event, build_head, serve
+from gateway.testing.scripts import build_chunk as framed
 from tests.agent.models import SECRET, STREAM, chunk, exchange, failure, models, says, stream
 from tests.scripted_replies import stepping
 
@@ -24,9 +24,11 @@ async def test_answer_chunks_are_emitted_on_arrival() -> None:
     async def script(peer: Peer) -> None:
         for _ in range(2):
             await peer.read_request()
-            await peer.send(STREAM + framed(event(orjson.dumps(chunk("a", custom=[1])))))
+            await peer.send(STREAM + framed(build_event(orjson.dumps(chunk("a", custom=[1])))))
             await go.wait()
-            await peer.send(framed(event(orjson.dumps(chunk(finish="stop")))) + framed(event(b"[DONE]")) + b"0\r\n\r\n")
+            await peer.send(
+                framed(build_event(orjson.dumps(chunk(finish="stop")))) + framed(build_event(b"[DONE]")) + b"0\r\n\r\n"
+            )
 
     async with models(script) as answering:
         reply = await answering.core(exchange())
@@ -200,13 +202,13 @@ async def test_malformed_chunk_is_reported_as_an_upstream_error(data: bytes) -> 
         b"",
         b"HTTP/1.1 200 OK\r\nContent-Ty",
         STREAM,
-        STREAM + framed(event(orjson.dumps(chunk("Hi")))),
-        STREAM + framed(event(orjson.dumps(chunk("Hi")))) + b"40\r\ndata: {",
-        STREAM + framed(event(orjson.dumps(chunk("Hi")))) + b"zz\r\n",
+        STREAM + framed(build_event(orjson.dumps(chunk("Hi")))),
+        STREAM + framed(build_event(orjson.dumps(chunk("Hi")))) + b"40\r\ndata: {",
+        STREAM + framed(build_event(orjson.dumps(chunk("Hi")))) + b"zz\r\n",
         stream(chunk("Hi"), done=False),
         stream(done=False),
         STREAM + framed(b"data: " + orjson.dumps(chunk("Hi"))) + b"0\r\n\r\n",
-        head(200, [("Content-Type", "text/event-stream")]) + event(orjson.dumps(chunk("Hi"))),
+        build_head(200, [("Content-Type", "text/event-stream")]) + build_event(orjson.dumps(chunk("Hi"))),
     ],
 )
 async def test_broken_off_answer_raises_an_upstream_error(raw: bytes) -> None:
@@ -221,7 +223,7 @@ async def test_broken_off_answer_raises_an_upstream_error(raw: bytes) -> None:
 async def test_unstreamed_answer_to_a_stream_request_is_an_upstream_error(content_type: str | None) -> None:
     """Whatever it holds."""
     headers = [] if content_type is None else [("Content-Type", content_type)]
-    async with models(serve(answer(200, orjson.dumps(chunk("Hi")), headers))) as answering:
+    async with models(serve(build_answer(200, orjson.dumps(chunk("Hi")), headers))) as answering:
         error = await failure(answering, "upstream_error")
         assert "'up0'" in error.message and "stream" in error.message
 
@@ -244,7 +246,7 @@ async def test_silent_upstream_raises_a_timeout() -> None:
 
     async def stops(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(STREAM + framed(event(orjson.dumps(chunk("Hi")))))
+        await peer.send(STREAM + framed(build_event(orjson.dumps(chunk("Hi")))))
         await peer.wait_end()
 
     for script, limits in ((silent, {"first_byte_s": 0.05}), (stops, {"idle_s": 0.05})):
@@ -267,7 +269,7 @@ async def test_a_released_reply_ends_its_connection() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(STREAM + framed(event(orjson.dumps(chunk("Hi")))))
+        await peer.send(STREAM + framed(build_event(orjson.dumps(chunk("Hi")))))
         await peer.wait_end()
 
     async with models(endless) as answering:
@@ -285,7 +287,7 @@ async def test_reply_released_under_its_reader_is_counted_as_cancelled() -> None
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(STREAM + framed(event(orjson.dumps(chunk("Hi")))))
+        await peer.send(STREAM + framed(build_event(orjson.dumps(chunk("Hi")))))
         await peer.wait_end()
 
     async with models(endless) as answering:
@@ -319,12 +321,12 @@ async def test_call_cancelled_before_the_answer_closes_its_connection() -> None:
 
 async def test_final_error_event_needs_no_blank_line() -> None:
     """Other items that are unfinished there are cut."""
-    begun = event(orjson.dumps(chunk("Hi")))
+    begun = build_event(orjson.dumps(chunk("Hi")))
     for last, words in (
         (b'data: {"error": {"message": "No device."}}', "No device."),
         (b'data: {"err', "finish reason"),
     ):
-        async with models(serve(answer(200, begun + last, [("Content-Type", "text/event-stream")]))) as answering:
+        async with models(serve(build_answer(200, begun + last, [("Content-Type", "text/event-stream")]))) as answering:
             with pytest.raises(GatewayError, match=words):
                 await answering.ask()
 

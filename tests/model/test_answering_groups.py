@@ -15,8 +15,8 @@ from gateway.contracts.caller import Caller, KeyBounds
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Execution, Reply
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, event, serve, sse_answer
-from gateway.testing.scripts import chunk as framed
+from gateway.testing.scripts import build_answer, build_event, build_event_stream_answer, serve
+from gateway.testing.scripts import build_chunk as framed
 from gateway.testing.upstream import Script
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.budget import ALWAYS
@@ -28,9 +28,9 @@ from tests.exchanges import changed
 from tests.scripted_replies import told
 
 FINE = serve(HELLO)
-BUSY = serve(answer(503, b"{}"))
-LIMITED = serve(answer(429, b"{}", [("Retry-After", "7")]))
-NEVER = serve(answer(501, b"{}"))
+BUSY = serve(build_answer(503, b"{}"))
+LIMITED = serve(build_answer(429, b"{}", [("Retry-After", "7")]))
+NEVER = serve(build_answer(501, b"{}"))
 CUT = sends(STREAM)
 RETRIES = GroupRules(retry=RetryRules())
 
@@ -78,7 +78,7 @@ async def test_other_endpoint_answers_in_place_of_a_failing_one(
         (BUSY, GroupRules(retry=RetryRules(part=0.0))),
         (BUSY, GroupRules(retry=RetryRules(tries=1))),
         (BUSY, GroupRules(retry=RetryRules(on=frozenset(("connect",))))),
-        (serve(answer(503, b"{}", [("x-should-retry", "false")])), RETRIES),
+        (serve(build_answer(503, b"{}", [("x-should-retry", "false")])), RETRIES),
         (sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')), RETRIES),
     ],
 )
@@ -139,7 +139,7 @@ async def test_rate_limited_upstream_without_rules_receives_the_next_request() -
 async def test_ejected_endpoint_gets_no_requests_until_a_probe_succeeds() -> None:
     """503 with the reason; one probe, and it is back. The places of an alias's next model are other ones."""
     rules = GroupRules(breaker=BreakerRules(failures=2, open_s=10.0))
-    answers = [answer(503, b"{}"), answer(503, b"{}"), HELLO, HELLO]
+    answers = [build_answer(503, b"{}"), build_answer(503, b"{}"), HELLO, HELLO]
     aliases = {"fast": [("m", "up0"), ("m", "up1")]}
     async with models(each=(serve(lambda _: answers.pop(0)), FINE), rules=rules, aliases=aliases) as answering:
         for _ in range(2):
@@ -158,12 +158,12 @@ async def test_ejected_endpoint_gets_no_requests_until_a_probe_succeeds() -> Non
 async def test_endpoint_that_refuses_the_probe_closes_its_breaker(status: int) -> None:
     """A wrong key, or the limit of one account, is no reason to keep all others out."""
     rules = GroupRules(breaker=BreakerRules(failures=1, open_s=10.0), retry=RetryRules(tries=1))
-    answers = [answer(503, b"{}"), answer(status, b"{}", [("Retry-After", "600")]), HELLO]
+    answers = [build_answer(503, b"{}"), build_answer(status, b"{}", [("Retry-After", "600")]), HELLO]
     async with models(each=(serve(lambda _: answers.pop(0)),), endpoints=True, rules=rules) as answering:
         assert (await refused(answering)).facts.status == 503
         answering.clock.advance(10)
         assert (await refused(answering)).facts.status == status
-        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "closed"
+        assert answering.groups[0].members[0].breaker.get_state(answering.clock()) == "closed"
         await answering.ask()
         assert answering.asked == [3] and is_idle(answering)
 
@@ -176,9 +176,9 @@ async def test_cut_answer_counts_as_a_failure_of_its_endpoint() -> None:
         reply = await answering.core(exchange())
         await reply.release()
         await refused(answering)
-        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "closed"
+        assert answering.groups[0].members[0].breaker.get_state(answering.clock()) == "closed"
         await refused(answering)
-        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "open"
+        assert answering.groups[0].members[0].breaker.get_state(answering.clock()) == "open"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_cut_answer_counts_as_a_failure_of_its_endpoint() -> None:
 )
 async def test_error_event_in_a_stream_is_handled_by_its_status(error: object, requests: list[int], state: str) -> None:
     """Behind a head that says 200. One that may be the request's fault opens no breaker for others."""
-    sent = serve(sse_answer([event(orjson.dumps({"error": error}))]))
+    sent = serve(build_event_stream_answer([build_event(orjson.dumps({"error": error}))]))
     rules = GroupRules(breaker=BreakerRules(failures=1), retry=RetryRules(tries=2))
     aliases = {"fast": [("m", "up0"), ("small", "up2")]}
     async with models(each=(sent, sent, FINE), rules=rules, aliases=aliases) as answering:
@@ -202,7 +202,7 @@ async def test_error_event_in_a_stream_is_handled_by_its_status(error: object, r
         with suppress(GatewayError):
             await answering.ask(exchange(model="fast"))
         assert answering.asked == requests and is_idle(answering)
-        assert first.members[0].breaker.state(answering.clock()) == state
+        assert first.members[0].breaker.get_state(answering.clock()) == state
 
 
 async def waiting(answering: Models, reply: Callable[[], Awaitable[Reply]]) -> "asyncio.Task[Reply]":
@@ -305,7 +305,7 @@ async def test_fallback_upstream_answers_for_a_failing_upstream() -> None:
         await told(reply)
         await reply.release()
         assert reply.by is not None and (reply.by.upstream, reply.by.model) == ("up1", "m")
-        sent = [up.requests[0].values(b"authorization") for up in answering.upstreams[:2]]
+        sent = [up.requests[0].list_values(b"authorization") for up in answering.upstreams[:2]]
         assert sent == [[b"Bearer sk-client"]] * 2  # neither has a key, which is the operator's word
         bound = Caller("c", "t", frozenset(), KeyBounds(upstreams=("up0", "up2")))
         reply = await answering.core(replace(exchange(model="fast"), caller=bound))

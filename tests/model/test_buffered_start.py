@@ -31,9 +31,9 @@ async def test_first_text_releases_all_buffered_chunks_in_order() -> None:
     """In their order; the pause that the client wants is handed on."""
     client = Client(slow=True)
     held = ChunkBuffer(client.emit, whole=False)
-    assert held.take(ROLE) is None and held.take("") is None and not held.began and not client.chunks
-    assert held.take("Hel") is not None and held.began
-    assert held.take("lo") is not None
+    assert held.take_chunk(ROLE) is None and held.take_chunk("") is None and not held.began and not client.chunks
+    assert held.take_chunk("Hel") is not None and held.began
+    assert held.take_chunk("lo") is not None
     assert client.chunks == [ROLE, "", "Hel", "lo"]
 
 
@@ -42,9 +42,9 @@ async def test_buffer_of_empty_chunks_is_released_after_a_maximum() -> None:
     client = Client()
     held = ChunkBuffer(client.emit, whole=False)
     for _ in range(MOST_EMPTY):
-        held.take(ROLE)
+        held.take_chunk(ROLE)
     assert not client.chunks
-    held.take(ROLE)
+    held.take_chunk(ROLE)
     assert held.began and len(client.chunks) == MOST_EMPTY + 1
 
 
@@ -54,7 +54,7 @@ async def test_whole_answer_is_released_at_its_end(slow: bool) -> None:
     client, turns = Client(slow=slow), 0
     held = ChunkBuffer(client.emit, whole=True)
     texts = [str(n) for n in range(10 * AT_ONCE)]
-    assert not any(map(held.take, texts)) and not client.chunks
+    assert not any(map(held.take_chunk, texts)) and not client.chunks
     releasing = asyncio.ensure_future(held.release())
     while not releasing.done():
         turns += 1
@@ -67,9 +67,9 @@ async def test_chunk_buffer_size_is_bounded() -> None:
     client = Client()
     held = ChunkBuffer(client.emit, whole=True)
     most = ANSWER_CHARS // PARSED_BYTES
-    assert not any(held.take(ROLE) for _ in range(most))
-    pause = held.take(ROLE)
+    assert not any(held.take_chunk(ROLE) for _ in range(most))
+    pause = held.take_chunk(ROLE)
     assert pause is not None and not client.chunks
     await pause()
-    held.take("more")
+    held.take_chunk("more")
     assert len(client.chunks) == most + 2 and client.chunks[-1] == "more"

@@ -11,15 +11,15 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.model.listing import LIST_LIMIT_BYTES, ListingClient
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, serve
-from gateway.testing.scripts import chunk as framed
+from gateway.testing.scripts import build_answer, build_head, serve
+from gateway.testing.scripts import build_chunk as framed
 from tests.agent.models import HELLO, SECRET, Models, exchange, failure, models
 
 
 async def listing(answering: Models, *, header: bytes = b"", used: bytes = b"authorization") -> tuple[int, str, bytes]:
     """The list of models, for a client that puts its credential into the header `used`."""
     credential = used + b": sk-client\r\n"
-    return await answering.core.models(ListingClient(LOCAL, lines=header, credential=credential, header=used))
+    return await answering.core.fetch_models(ListingClient(LOCAL, lines=header, credential=credential, header=used))
 
 
 # The request.
@@ -75,7 +75,7 @@ async def test_upstream_key_replaces_the_client_credential(
         requests = answering.upstreams[0].requests
     assert len(requests) == 2
     for request in requests:
-        assert request.values(name) == [value]
+        assert request.list_values(name) == [value]
         assert b"sk-client" not in request.raw_head and request.raw_head.count(SECRET) == 1
 
 
@@ -121,15 +121,15 @@ async def test_unknown_model_goes_to_the_first_upstream() -> None:
     """Where every upstream has `models`; it says itself what it does not know."""
     async with models(serve(HELLO), patterns=(("a",), ("b",))) as answering:
         for body in ({"model": "c"}, {"model": None}, {"model": {"x": 1}}, {}):
-            assert answering.core.candidates(body).upstream == "up0"
+            assert answering.core.list_candidates(body).upstream == "up0"
 
 
 async def test_configured_upstream_or_model_overrides_the_requested_model() -> None:
     """`context.upstream`; and `context.model` is what patterns are matched with."""
     async with models(serve(HELLO), patterns=PATTERNS, fixed="up1") as answering:
-        assert answering.core.candidates({"model": "gpt-5"}).upstream == "up1"
+        assert answering.core.list_candidates({"model": "gpt-5"}).upstream == "up1"
     async with models(serve(HELLO), patterns=PATTERNS, model="gpt-5") as answering:
-        assert answering.core.candidates({"model": "claude-x"}).upstream == "up0"
+        assert answering.core.list_candidates({"model": "claude-x"}).upstream == "up0"
 
 
 async def test_missing_upstream_error_names_the_configuration_section() -> None:
@@ -161,7 +161,7 @@ async def test_missing_upstream_error_names_the_configuration_section() -> None:
 async def test_upstream_error_status_maps_to_a_client_error(status: int, code: str, outcome: str) -> None:
     """With the upstream's name, status and words; a redirect is not followed."""
     body = b'{"error": {"message": "Because."}}'
-    raw = answer(status, b"" if status == 204 else body, [("Location", "http://127.0.0.1:1/")])
+    raw = build_answer(status, b"" if status == 204 else body, [("Location", "http://127.0.0.1:1/")])
     async with models(serve(raw)) as answering:
         error = await failure(answering, code)
         assert f"'up0' answered {status}" in error.message
@@ -187,7 +187,7 @@ async def test_retry_after_follows_the_upstream_up_to_a_minute(
     fields: list[tuple[str, str]], retry_after_s: float | None
 ) -> None:
     """As it says, to the millisecond, and never longer than a minute."""
-    async with models(serve(answer(429, b"{}", fields))) as answering:
+    async with models(serve(build_answer(429, b"{}", fields))) as answering:
         assert (await failure(answering, "upstream_limited")).retry_after_s == retry_after_s
 
 
@@ -206,7 +206,7 @@ async def test_retry_after_follows_the_upstream_up_to_a_minute(
 )
 async def test_error_message_omits_unreadable_upstream_error_bodies(body: bytes, words: str) -> None:
     """What is no message is not told, nor a part of an answer that was cut."""
-    async with models(serve(answer(400, body))) as answering:
+    async with models(serve(build_answer(400, body))) as answering:
         error = await failure(answering, "upstream_rejected")
         assert words in error.message
         assert len(error.message) < 100
@@ -215,7 +215,7 @@ async def test_error_message_omits_unreadable_upstream_error_bodies(body: bytes,
 async def test_upstream_error_message_has_its_key_masked() -> None:
     """Some upstreams do."""
     body = orjson.dumps({"error": {"message": f"Incorrect API key: {SECRET.decode()}."}})
-    async with models(serve(answer(401, body)), api_key=SECRET) as answering:
+    async with models(serve(build_answer(401, body)), api_key=SECRET) as answering:
         error = await failure(answering, "upstream_refused")
         assert "Incorrect API key: ***." in error.message
 
@@ -225,18 +225,18 @@ async def test_upstream_error_message_has_its_key_masked() -> None:
 
 async def test_model_list_is_forwarded_from_the_upstream() -> None:
     """Status, type and body as they come, asked with the same credentials."""
-    raw = answer(200, b'{"data": []}', [("Content-Type", "application/json; charset=utf-8")])
+    raw = build_answer(200, b'{"data": []}', [("Content-Type", "application/json; charset=utf-8")])
     async with models(serve(raw), api_key=SECRET) as answering:
         listed = await listing(answering, header=b"X-One: 1\r\n")
         (request,) = answering.upstreams[0].requests
     assert listed == (200, "application/json; charset=utf-8", b'{"data": []}')
-    assert request.method == b"GET" and request.values(b"x-one") == [b"1"]
-    assert request.values(b"authorization") == [b"Bearer " + SECRET]
+    assert request.method == b"GET" and request.list_values(b"x-one") == [b"1"]
+    assert request.list_values(b"authorization") == [b"Bearer " + SECRET]
 
 
 async def test_model_list_error_is_forwarded() -> None:
     """It is the upstream's answer."""
-    async with models(serve(answer(404, b"nothing"))) as answering:
+    async with models(serve(build_answer(404, b"nothing"))) as answering:
         assert await listing(answering) == (404, "application/json", b"nothing")
 
 
@@ -245,7 +245,7 @@ async def test_endless_model_list_is_refused() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]))
+        await peer.send(build_head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]))
         with suppress(ConnectionError):
             while True:
                 await peer.send(framed(b" " * 65536))
@@ -255,6 +255,6 @@ async def test_endless_model_list_is_refused() -> None:
             await listing(answering)
         assert failed.value.code == "upstream_error" and str(LIST_LIMIT_BYTES) in failed.value.message
         await answering.upstreams[0].wait_open(0)
-    whole = answer(200, b" " * LIST_LIMIT_BYTES)
+    whole = build_answer(200, b" " * LIST_LIMIT_BYTES)
     async with models(serve(whole)) as answering:
         assert len((await listing(answering))[2]) == LIST_LIMIT_BYTES

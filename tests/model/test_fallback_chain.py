@@ -7,8 +7,8 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.storage.store import Json
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
-from gateway.testing.scripts import chunk as framed
+from gateway.testing.scripts import build_answer, serve
+from gateway.testing.scripts import build_chunk as framed
 from gateway.testing.upstream import Script
 from tests.agent.models import HELLO, SECRET, STREAM, Models, chunk, exchange, models, stream
 from tests.agent.models import says as sends
@@ -17,10 +17,10 @@ from tests.scripted_replies import told
 
 FAST = {"fast": [("big", "up0"), ("small", "up1"), ("tiny", "up2")]}
 PAIR = {"fast": FAST["fast"][:2]}
-LIMITED = serve(answer(429, b"{}", [("Retry-After", "7")]))
-BROKEN = serve(answer(503, b'{"error": {"message": "busy"}}'))
+LIMITED = serve(build_answer(429, b"{}", [("Retry-After", "7")]))
+BROKEN = serve(build_answer(503, b'{"error": {"message": "busy"}}'))
 FINE = serve(HELLO)
-NEVER = serve(answer(500, b"{}"))
+NEVER = serve(build_answer(500, b"{}"))
 #: A stream that ends before, and behind, its first chunk.
 CUT = sends(STREAM)
 HALF = sends(STREAM + framed(b"data: {"))
@@ -46,7 +46,7 @@ async def by(answering: Models, request: Exchange) -> tuple[list[Chunk], str, st
         ((BROKEN, LIMITED, FINE), [1, 1, 1]),
         ((CUT, FINE, NEVER), [1, 1, 0]),
         ((HALF, CUT, FINE), [1, 1, 1]),
-        ((serve(answer(200, b"<html>", [("Content-Type", "text/html")])), FINE, NEVER), [1, 1, 0]),
+        ((serve(build_answer(200, b"<html>", [("Content-Type", "text/html")])), FINE, NEVER), [1, 1, 0]),
         ((sends(b"HTTP/1.1 200 OK\r\nContent-Len"), FINE, NEVER), [1, 1, 0]),
     ],
 )
@@ -67,10 +67,10 @@ async def test_next_candidate_answers_in_place_of_a_failing_one(
 @pytest.mark.parametrize(
     "failure",
     [
-        answer(400, b'{"error": "too long"}'),
-        answer(401, b"{}"),
-        answer(429, b"{}", [("x-should-retry", "false")]),
-        answer(503, b"{}", [("X-Should-Retry", "False")]),
+        build_answer(400, b'{"error": "too long"}'),
+        build_answer(401, b"{}"),
+        build_answer(429, b"{}", [("x-should-retry", "false")]),
+        build_answer(503, b"{}", [("X-Should-Retry", "False")]),
     ],
 )
 async def test_non_retryable_error_is_reported_without_trying_the_next_candidate(failure: bytes) -> None:
@@ -115,12 +115,12 @@ async def test_a_clients_own_credential_goes_to_the_first_upstream_only() -> Non
     async with models(each=(BROKEN, BROKEN), aliases=aliases) as answering:
         with pytest.raises(GatewayError):
             await answering.ask(exchange(credential=b"Authorization: Bearer sk-client\r\n", model="fast"))
-        sent = [[r.values(b"authorization") for r in upstream.requests] for upstream in answering.upstreams]
+        sent = [[r.list_values(b"authorization") for r in upstream.requests] for upstream in answering.upstreams]
         assert sent == [[[b"Bearer sk-client"], [b"Bearer sk-client"]], [[]]]
     async with models(each=(BROKEN, FINE), aliases=aliases, api_key=SECRET) as answering:
         await answering.ask(exchange(credential=b"Authorization: Bearer sk-client\r\n", model="fast"))
         for upstream in answering.upstreams:
-            assert upstream.requests[0].values(b"authorization") == [b"Bearer " + SECRET]
+            assert upstream.requests[0].list_values(b"authorization") == [b"Bearer " + SECRET]
 
 
 async def test_released_reply_does_not_fall_back() -> None:
@@ -143,20 +143,22 @@ async def test_released_reply_does_not_fall_back() -> None:
 async def test_fallback_also_answers_with_a_non_streamed_completion() -> None:
     """What is no chat completion did not begin one."""
     whole = {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}
-    async with models(each=(serve(answer(200, b"{}")), serve(answer(200, orjson.dumps(whole)))), aliases=PAIR) as made:
+    async with models(
+        each=(serve(build_answer(200, b"{}")), serve(build_answer(200, orjson.dumps(whole)))), aliases=PAIR
+    ) as made:
         chunks, upstream, _ = await by(made, exchange(model="fast"))
         assert upstream == "up1" and chunks[0]["choices"][0]["delta"] == {"content": "Hello"}  # type: ignore[index]
 
 
 async def test_learnt_quirk_applies_to_one_model_only() -> None:
     """The next candidate is asked with usage again, and the refusal of a style is no failure."""
-    refuses_options = answer(400, b'{"error": {"message": "stream_options is not supported"}}')
+    refuses_options = build_answer(400, b'{"error": {"message": "stream_options is not supported"}}')
 
     async def picky(peer: Peer) -> None:
         await peer.read_request()
         await peer.send(refuses_options)
         await peer.read_request()
-        await peer.send(answer(503, b"{}"))
+        await peer.send(build_answer(503, b"{}"))
 
     async with models(each=(picky, FINE), aliases=PAIR) as answering:
         await answering.ask(exchange(model="fast"))
@@ -209,7 +211,7 @@ async def test_empty_stream_falls_back_and_is_an_error_without_fallback(events: 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 408])
 async def test_gateway_key_or_model_refusal_falls_back_to_the_next_candidate(status: int) -> None:
     """The gateway's own key is wrong, or the name of a model that the operator wrote."""
-    failure = serve(answer(status, b'{"error": "no"}'))
+    failure = serve(build_answer(status, b'{"error": "no"}'))
     async with models(each=(failure, serve(HELLO)), aliases=PAIR, api_key=b"sk-own") as answering:
         chunks, upstream, model = await by(answering, exchange(model="fast"))
         assert (chunks[:2], upstream, model) == (["Hel", "lo"], "up1", "small") and answering.asked == [1, 1]

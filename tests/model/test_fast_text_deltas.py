@@ -36,7 +36,7 @@ def read(events: list[bytes]) -> tuple[list[str | None], int]:
         if text is None:
             text = parser(data)
             if text is not None:
-                answer.learn(data, text)
+                answer.learn_shape(data, text)
         texts.append(text)
     return texts, parser.count
 
@@ -134,7 +134,7 @@ def test_framed_event_is_read_like_its_data(events: list[bytes]) -> None:
         assert answer.find_text(frame + frame, framed=True) is None
         assert answer.find_text(frame[:-1], framed=True) is None
         if expected is None and (text := Parser()(data)) is not None:
-            answer.learn(data, text)
+            answer.learn_shape(data, text)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0", b"\0a\0", b"\r\r", b"a", b'"a"', b"\n\n", b"data: \n\n"])
@@ -149,6 +149,6 @@ def test_multi_line_data_is_never_read_as_a_framed_event() -> None:
     """The lines of one event have a field name each."""
     answer = TextEvents(Parser())
     data = b'{"id": "a",\n"delta": {"content": "a"}}'
-    answer.learn(data, "a")
+    answer.learn_shape(data, "a")
     assert answer.find_text(data) == "a"
     assert answer.find_text(b"data: %b\n\n" % data, framed=True) is None

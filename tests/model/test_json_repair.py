@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.model.json_repair import Mender, mend_answer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from tests.agent.models import chunk, models, stream
 
 HALVES = b'{"choices": [{"index": 0, "delta": {"content": "%b"}}]}'
@@ -34,7 +34,7 @@ async def test_split_surrogate_halves_are_joined_across_chunks(texts: tuple[byte
 async def test_malformed_json_in_an_unstreamed_answer_is_repaired() -> None:
     """Halves of characters, and a number that JSON does not have."""
     said = b'{"choices": [{"index": 0, "logprobs": NaN, "message": {"content": "a\\ud83d"}, "finish_reason": "stop"}]}'
-    async with models(serve(answer(200, said, [("Content-Type", "application/json")]))) as answering:
+    async with models(serve(build_answer(200, said, [("Content-Type", "application/json")]))) as answering:
         (told,) = await answering.ask()
     assert isinstance(told, dict) and told["choices"][0]["delta"]["content"] == "a\ufffd"
 
@@ -44,10 +44,12 @@ def test_surrogate_halves_of_different_texts_are_not_joined() -> None:
     mender = Mender()
     calls = b'{"choices": [{"delta": {"content": "a\\ud83d", "tool_calls": [{"index": 1, "f": "b\\ud83d"}]}}]}'
     rest = b'{"choices": [{"delta": {"tool_calls": [{"index": 1, "f": "\\ude00"}], "content": "\\ude01"}}]}'
-    assert mender.mend(calls) == {"choices": [{"delta": {"content": "a", "tool_calls": [{"index": 1, "f": "b"}]}}]}
+    assert mender.mend_event(calls) == {
+        "choices": [{"delta": {"content": "a", "tool_calls": [{"index": 1, "f": "b"}]}}]
+    }
     assert mender.halves
     joined = {"content": "\U0001f601", "tool_calls": [{"index": 1, "f": "\U0001f600"}]}
-    assert mender.mend(rest) == {"choices": [{"delta": joined}]} and not mender.halves
+    assert mender.mend_event(rest) == {"choices": [{"delta": joined}]} and not mender.halves
 
 
 @pytest.mark.parametrize("data", [b"{", b"[" * 100_000, b"{no}"])

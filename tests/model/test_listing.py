@@ -9,7 +9,7 @@ from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.storage.store import Json
 from gateway.model.listing import PAUSE_S, ListingClient
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import Script
 from tests.agent.models import SECRET, Models, models
 
@@ -18,7 +18,7 @@ CREDENTIAL = b"Authorization: Bearer sk-client\r\n"
 
 def lists(*names: str, **facts: object) -> Script:
     data = [{"id": name, "object": "model", **facts} for name in names]
-    return serve(answer(200, orjson.dumps({"object": "list", "data": data})))
+    return serve(build_answer(200, orjson.dumps({"object": "list", "data": data})))
 
 
 async def silent(peer: Peer) -> None:
@@ -28,7 +28,7 @@ async def silent(peer: Peer) -> None:
 
 
 async def listed(answering: Models, *, caller: Caller = LOCAL) -> list[Json]:
-    status, kind, content = await answering.core.models(
+    status, kind, content = await answering.core.fetch_models(
         ListingClient(caller, lines=b"X-One: 1\r\n", credential=CREDENTIAL, header=b"authorization")
     )
     found = orjson.loads(content)
@@ -60,20 +60,22 @@ async def test_the_clients_credential_goes_to_the_first_upstream_only() -> None:
     async with models(each=(lists("a"), lists("b")), patterns=((), ("b",)), lists_all=True) as made:
         assert await names(made) == ["a", "b"]
         (first,), (second,) = (upstream.requests for upstream in made.upstreams)
-        assert first.values(b"authorization") == [b"Bearer sk-client"] and second.values(b"authorization") == []
-        assert first.values(b"x-one") == second.values(b"x-one") == [b"1"]
+        assert (
+            first.list_values(b"authorization") == [b"Bearer sk-client"] and second.list_values(b"authorization") == []
+        )
+        assert first.list_values(b"x-one") == second.list_values(b"x-one") == [b"1"]
 
 
 @pytest.mark.parametrize(
     "broken",
     [
         silent,
-        serve(answer(503, b"{}")),
-        serve(answer(401, b"{}")),
-        serve(answer(200, b"[]")),
-        serve(answer(200, b'{"data": {}}')),
-        serve(answer(200, b"{")),
-        serve(answer(200, b'{"data": [' + b"0," * 300_000 + b"0]}")),
+        serve(build_answer(503, b"{}")),
+        serve(build_answer(401, b"{}")),
+        serve(build_answer(200, b"[]")),
+        serve(build_answer(200, b'{"data": {}}')),
+        serve(build_answer(200, b"{")),
+        serve(build_answer(200, b'{"data": [' + b"0," * 300_000 + b"0]}")),
     ],
 )
 async def test_failing_upstream_is_skipped_in_the_model_list_until_retry(broken: Script) -> None:
@@ -93,9 +95,9 @@ async def test_last_model_list_of_a_failing_upstream_stays_listed(facts: dict[st
 
     async def then_broken(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, orjson.dumps({"data": [{"id": "a"}]})))
+        await peer.send(build_answer(200, orjson.dumps({"data": [{"id": "a"}]})))
         await peer.read_request()
-        await peer.send(answer(500, b"{}"))
+        await peer.send(build_answer(500, b"{}"))
 
     async with models(each=(then_broken, lists("b")), patterns=((), ("b",)), lists_all=True, **facts) as made:
         assert await names(made) == ["a", "b"]
@@ -108,7 +110,7 @@ async def test_rejected_client_credential_does_not_hide_models_from_others() -> 
 
     async def refuses_once(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(401, b"{}"))
+        await peer.send(build_answer(401, b"{}"))
         await lists("a")(peer)
 
     async with models(each=(refuses_once, lists("b")), patterns=((), ("b",)), lists_all=True) as made:
@@ -121,7 +123,7 @@ async def test_refused_client_headers_do_not_remove_models_from_the_list(status:
     """The gateway's own key is not at fault: what was listed last is listed, and the upstream is asked again."""
 
     async def then_refuses(peer: Peer) -> None:
-        for answered in (answer(200, orjson.dumps({"data": [{"id": "a"}]})), answer(status, b"{}")):
+        for answered in (build_answer(200, orjson.dumps({"data": [{"id": "a"}]})), build_answer(status, b"{}")):
             await peer.read_request()
             await peer.send(answered)
         await lists("a", "new")(peer)
@@ -136,7 +138,7 @@ async def test_refused_client_headers_do_not_remove_models_from_the_list(status:
 async def test_models_without_a_usable_id_are_left_out() -> None:
     """The others are listed as they are."""
     data = [{"id": 5}, {"object": "model"}, "x", {"id": "a", "owned_by": "me"}]
-    async with models(serve(answer(200, orjson.dumps({"data": data}))), lists_all=True) as made:
+    async with models(serve(build_answer(200, orjson.dumps({"data": data}))), lists_all=True) as made:
         assert await listed(made) == [{"id": "a", "owned_by": "me"}]
 
 

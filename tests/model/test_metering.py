@@ -18,7 +18,7 @@ from gateway.contracts.storage.store import Json
 from gateway.features.usage.hook import UsageHook
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, event, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_event, serve
 from gateway.testing.upstream import Script
 from gateway.upstream.group import GroupRules
 from gateway.upstream.queue import QueueRules
@@ -72,7 +72,7 @@ def asked_tokens(answering: Models) -> int:
 
 def half(*chunks: Json) -> Script:
     """An answer that breaks off behind these chunks."""
-    return sends(STREAM + b"".join(chunk(event(one)) for one in map(_bytes, chunks)))
+    return sends(STREAM + b"".join(build_chunk(build_event(one)) for one in map(_bytes, chunks)))
 
 
 def _bytes(one: Json) -> bytes:
@@ -126,7 +126,7 @@ async def test_broken_off_answer_is_recorded_as_cut() -> None:
 
 async def test_metering_records_caller_model_and_upstream_of_each_call() -> None:
     """With the model that the answer names, or the one that was asked, as of a refusal."""
-    found, _ = await counted(sends(WHOLE), half(said("Hi")), serve(answer(400, b"{}")), times=3)
+    found, _ = await counted(sends(WHOLE), half(said("Hi")), serve(build_answer(400, b"{}")), times=3)
     assert [facts[1:6] for facts in found.heard] == [
         ("c", "t", "m-1", "up0", "context"),
         ("c", "t", "m", "up0", "context"),
@@ -151,8 +151,8 @@ async def test_call_refused_before_sending_records_its_model() -> None:
 async def test_call_times_are_recorded_for_each_answer() -> None:
     """Its beginning comes before its end; tokens have a time only in a stream that is whole and says them."""
     single = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": TOLD["usage"]}
-    whole = sends(answer(200, orjson.dumps(single), [("Content-Type", "application/json")]))
-    found, _ = await counted(sends(WHOLE), whole, half(TOLD), serve(answer(400, b"{}")), times=4)
+    whole = sends(build_answer(200, orjson.dumps(single), [("Content-Type", "application/json")]))
+    found, _ = await counted(sends(WHOLE), whole, half(TOLD), serve(build_answer(400, b"{}")), times=4)
     *times, refused = [facts[6] for facts in found.heard]
     assert refused is None
     for one in times:
@@ -177,7 +177,7 @@ async def test_call_without_available_upstream_is_counted_as_rejected_once() -> 
 async def test_retry_without_a_refused_field_counts_as_one_request() -> None:
     refusal = b'{"error": {"message": "Unknown field: stream_options"}}'
     found, answering = await counted(
-        serve(lambda asked: answer(400, refusal) if b"stream_options" in asked.payload else WHOLE)
+        serve(lambda asked: build_answer(400, refusal) if b"stream_options" in asked.payload else WHOLE)
     )
     assert len(answering.upstreams[0].requests) == 2
     assert found.usage == [RequestUsage(TokenCounts(11, output=7))]

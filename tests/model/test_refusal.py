@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.http.response_head import ResponseHead, ResponseHeads
-from gateway.model.refusal import build_no_answer_error, get_call_outcome, refusal
+from gateway.model.refusal import build_no_answer_error, build_upstream_error, get_call_outcome
 from tests.model.test_upstream_client import target
 
 
@@ -18,7 +18,7 @@ def head(status: int, *lines: bytes) -> ResponseHead:
 @pytest.mark.parametrize(("status", "told"), [(400, 400), (404, 404), (418, 418), (500, 500), (529, 529), (302, 502)])
 def test_error_status_is_kept_and_redirect_becomes_502(status: int, told: int) -> None:
     """A status that is not for clients becomes a bad gateway."""
-    assert refusal(head(status), b"", target()).facts.status == told
+    assert build_upstream_error(head(status), b"", target()).facts.status == told
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_wrong_base_url_error_shows_the_url_and_a_hint(base_path: bytes, hint: s
     url = f"http://h.example{(base_path or b'/v1').decode()}/chat/completions"
     wrong = target(base_path=base_path)
     page = build_no_answer_error(head(200, b"Content-Type: text/html"), wrong).message
-    gone = refusal(head(404), b"<html>", wrong).message
+    gone = build_upstream_error(head(404), b"<html>", wrong).message
     assert all(url in text and hint in text for text in (page, gone)) and "'text/html'" in page
     assert "no content type" in build_no_answer_error(head(200), wrong).message
-    assert url not in refusal(head(404), b'{"error": {"message": "no such model"}}', wrong).message
+    assert url not in build_upstream_error(head(404), b'{"error": {"message": "no such model"}}', wrong).message
 
 
 def test_call_outcome_metric_maps_errors_to_outcomes() -> None:

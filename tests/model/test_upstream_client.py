@@ -24,7 +24,7 @@ def target(**facts: object) -> Target:
 def test_base_path_replaces_v1_in_upstream_urls(base_path: bytes, url: str) -> None:
     """In the path that is asked for, and in the URL that people see."""
     found = target(base_path=base_path)
-    assert found.url(b"/models") == url and url.endswith(found.path(b"/models").decode())
+    assert found.build_url(b"/models") == url and url.endswith(found.build_path(b"/models").decode())
 
 
 def test_upstream_errors_name_the_upstream() -> None:

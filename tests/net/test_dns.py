@@ -15,9 +15,9 @@ async def test_addresses_come_once_each_in_their_order() -> None:
     """And each lookup is a new one."""
     with host_names({"up.example": ["127.0.0.2", "::1", "127.0.0.2"]}) as names:
         lookups = Lookups()
-        assert await lookups.addresses("up.example") == ["127.0.0.2", "::1"]
+        assert await lookups.resolve_addresses("up.example") == ["127.0.0.2", "::1"]
         names.addresses["up.example"] = ["127.0.0.3"]
-        assert await lookups.addresses("up.example") == ["127.0.0.3"]
+        assert await lookups.resolve_addresses("up.example") == ["127.0.0.3"]
         assert names.asked["up.example"] == 2
 
 
@@ -25,7 +25,7 @@ async def test_addresses_come_once_each_in_their_order() -> None:
 async def test_an_address_needs_no_lookup(address: str) -> None:
     """It is returned as it is written."""
     with host_names({}) as names:
-        assert await Lookups().addresses(address) == [address] and not names.asked
+        assert await Lookups().resolve_addresses(address) == [address] and not names.asked
 
 
 @pytest.mark.parametrize("name", ["nowhere.example", "a\0b.example", "x" * 64 + ".example"])
@@ -34,12 +34,12 @@ async def test_a_name_without_addresses_is_an_error(name: str) -> None:
     lookups = Lookups()
     for _ in range(2):
         with pytest.raises(socket.gaierror):
-            await lookups.addresses(name)
+            await lookups.resolve_addresses(name)
 
 
 async def ask(lookups: Lookups, names: HostNames, host: str, *, times: int) -> "list[asyncio.Task[list[str]]]":
     """Ask for a name that is not found at once."""
-    asked = [asyncio.create_task(lookups.addresses(host)) for _ in range(times)]
+    asked = [asyncio.create_task(lookups.resolve_addresses(host)) for _ in range(times)]
     await until(lambda: bool(names.asked[host]))
     return asked
 
@@ -54,7 +54,7 @@ async def test_a_silent_name_server_stops_no_other_name() -> None:
         await asyncio.wait(asked[:50])
         asked += await ask(lookups, names, "silent.example", times=50)
         for _ in range(3):
-            assert await lookups.addresses("up.example") == ["127.0.0.1"]
+            assert await lookups.resolve_addresses("up.example") == ["127.0.0.1"]
         names.go_on.set()
         ends = await asyncio.gather(*asked[50:], return_exceptions=True)
         assert len(ends) == 100 and all(isinstance(end, socket.gaierror) for end in ends)
@@ -66,7 +66,7 @@ async def test_more_names_than_threads_wait_in_line() -> None:
     with host_names({"a.example": None, "b.example": None, "up.example": ["127.0.0.1"]}) as names:
         lookups = Lookups(most=2)
         silent = [(await ask(lookups, names, f"{name}.example", times=1))[0] for name in "ab"]
-        waits = asyncio.create_task(lookups.addresses("up.example"))
+        waits = asyncio.create_task(lookups.resolve_addresses("up.example"))
         await asyncio.sleep(0)
         assert not names.asked["up.example"]
         names.go_on.set()
@@ -85,5 +85,5 @@ async def test_lookup_recovers_when_threads_are_available_again(monkeypatch: pyt
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refused)
             with pytest.raises(OSError, match="no further thread"):
-                await lookups.addresses("up.example")
-        assert await lookups.addresses("up.example") == ["127.0.0.1"]
+                await lookups.resolve_addresses("up.example")
+        assert await lookups.resolve_addresses("up.example") == ["127.0.0.1"]

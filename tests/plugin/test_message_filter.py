@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.aio.cooperative import Work, at_once
+from gateway.aio.cooperative import Work, run_at_once
 from gateway.plugin import Chunk, Emit, Json, Reply
 from gateway.plugin.message_filter import (
     AnswerEndedByRule,
-    changed_arguments,
-    changed_body,
-    changed_value,
-    screened_reply,
+    change_arguments,
+    change_body,
+    change_value,
+    screen_reply,
 )
 from gateway.plugin.stream_redactor import PIECE_CHARS
 
@@ -51,7 +51,7 @@ def answered(chunks: Sequence[Chunk], **settings: bool) -> list[Chunk]:
         return {**fields, "seen": True}
 
     told: list[Chunk] = []
-    reply = screened_reply(Reply(stream, release), Shouting, calls, over=shout, **settings)
+    reply = screen_reply(Reply(stream, release), Shouting, calls, over=shout, **settings)
     try:
         asyncio.run(reply.stream(told.append))  # type: ignore[arg-type]
     except AnswerEndedByRule as ended:
@@ -128,7 +128,7 @@ def test_shadow_filter_passes_the_answer_unchanged() -> None:
 def test_every_text_in_a_message_is_filtered() -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": '{"a": "\\u0062", "n": 1, "ok": true}'}}
     message = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}], "tool_calls": [call]}
-    body = at_once(changed_body({"messages": [message, {"role": "user", "content": "y"}, None]}, shout))
+    body = run_at_once(change_body({"messages": [message, {"role": "user", "content": "y"}, None]}, shout))
     assert body["messages"] == [
         {
             "role": "user",
@@ -138,7 +138,7 @@ def test_every_text_in_a_message_is_filtered() -> None:
         {"role": "user", "content": "Y"},
         None,
     ]
-    assert at_once(changed_body({"messages": 5}, shout)) == {"messages": 5}
+    assert run_at_once(change_body({"messages": 5}, shout)) == {"messages": 5}
 
 
 def test_every_text_in_a_request_is_filtered() -> None:
@@ -168,7 +168,7 @@ def test_every_text_in_a_request_is_filtered() -> None:
         seen.append(text)
         return text.upper()
 
-    told = at_once(changed_body(body, look))
+    told = run_at_once(change_body(body, look))
     assert seen == ["u", "s", "k", "v", "d", "e", "c", "d", "ann", "x", "t", "r"]
     assert [*told] == [*body] and told["metadata"] == {"K": "V"}
     assert told["tools"][0]["function"] == {
@@ -177,7 +177,7 @@ def test_every_text_in_a_request_is_filtered() -> None:
         "parameters": {"properties": {"p": {"type": "string", "enum": ["E"]}}},
     }
     seen.clear()
-    at_once(changed_body(body, look, names=True))
+    run_at_once(change_body(body, look, names=True))
     assert seen == [*"uskvfdpefcnd", "ann", "x", "t", "f", "i", "r"]
 
 
@@ -195,8 +195,8 @@ def test_arguments_without_findings_stay_unchanged() -> None:
         yield
         return "one" if text == "1" else text
 
-    assert at_once(changed_arguments('{ "a" : 2 }', same)) == '{ "a" : 2 }'
-    assert at_once(changed_arguments("no json", shout)) == "NO JSON"
-    assert at_once(changed_arguments('{"a": "\\u0062\\ud83d', shout)) == '{"A": "B\\UD83D'
-    assert at_once(changed_arguments('{"a": "\\u0062', same)) == '{"a": "\\u0062'
-    assert at_once(changed_value({"a": [1, 2.5, None, True]}, same)) == {"a": ["one", 2.5, None, True]}
+    assert run_at_once(change_arguments('{ "a" : 2 }', same)) == '{ "a" : 2 }'
+    assert run_at_once(change_arguments("no json", shout)) == "NO JSON"
+    assert run_at_once(change_arguments('{"a": "\\u0062\\ud83d', shout)) == '{"A": "B\\UD83D'
+    assert run_at_once(change_arguments('{"a": "\\u0062', same)) == '{"a": "\\u0062'
+    assert run_at_once(change_value({"a": [1, 2.5, None, True]}, same)) == {"a": ["one", 2.5, None, True]}

@@ -3,13 +3,13 @@
 import pytest
 from measuring import Effort
 
-from gateway.plugin.paths import concern, glob_concern, unseen
+from gateway.plugin.paths import find_concern, find_glob_concern, find_unseen
 
 
 @pytest.mark.parametrize("text", ["", "a\tb\nc", "你好，世界", "é e\u0301", "⚠\ufe0f 👍🏽", "完成\u3000了", "مرحبا"])
 def test_visible_text_yields_no_unseen_character(text: str) -> None:
     """Letters of every script, marks, emoji, tabs and line ends show."""
-    assert unseen(text) is None
+    assert find_unseen(text) is None
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ def test_visible_text_yields_no_unseen_character(text: str) -> None:
 )  # fmt: skip
 def test_invisible_character_is_reported_by_code_point(character: str) -> None:
     """Controls, blanks in disguise, directions, tags and surrogates are named by their code point."""
-    assert unseen(f"a{character}b") == f"U+{ord(character):04X}"
-    assert unseen(f"你{character}b") == f"U+{ord(character):04X}"
+    assert find_unseen(f"a{character}b") == f"U+{ord(character):04X}"
+    assert find_unseen(f"你{character}b") == f"U+{ord(character):04X}"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_invisible_character_is_reported_by_code_point(character: str) -> None:
 )
 def test_path_concern_states_the_reason(path: str, why: str) -> None:
     """Dot segments, separators and case are seen through."""
-    assert why in str(concern(path))
+    assert why in str(find_concern(path))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_path_concern_states_the_reason(path: str, why: str) -> None:
 )
 def test_ordinary_paths_raise_no_concern(path: str) -> None:
     """Nothing in them says secret."""
-    assert concern(path) is None
+    assert find_concern(path) is None
 
 
 def test_glob_that_may_match_secrets_raises_concern() -> None:
@@ -58,7 +58,7 @@ def test_glob_that_may_match_secrets_raises_concern() -> None:
         "id_*",
         "*.pem", "{a,x}.key", "a.{c,key}", "a/.ss?/b", "/usr/../pr*c/x", "cred*.json", "?env.env", "*y", "[i]d_rsa",
     )  # fmt: skip
-    assert [path for path in paths if not glob_concern(path)] == []
+    assert [path for path in paths if not find_glob_concern(path)] == []
     paths = (
         "*.py",
         "./*.c",
@@ -71,7 +71,7 @@ def test_glob_that_may_match_secrets_raises_concern() -> None:
         ".github/*.yml",
         "**/*.go",
     )
-    assert [path for path in paths if glob_concern(path)] == []
+    assert [path for path in paths if find_glob_concern(path)] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_glob_that_may_match_secrets_raises_concern() -> None:
 )  # fmt: skip
 def test_backup_copies_of_secret_files_raise_concern(name: str) -> None:
     """By any suffix of a backup."""
-    assert concern(name)
+    assert find_concern(name)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_backup_copies_of_secret_files_raise_concern(name: str) -> None:
 )
 def test_template_and_other_file_names_raise_no_concern(name: str) -> None:
     """Nor the templates that stand beside them."""
-    assert concern(name) is None
+    assert find_concern(name) is None
 
 
 def test_path_check_time_is_linear_in_path_length() -> None:
     """No pattern goes back over what it read."""
     effort = Effort()
     for piece in ("../", "a/", ".env", ".", "\\", "a.b", "id_rsa", "x_"):
-        concern(piece * 20_000)
-        glob_concern(piece * 20_000)
+        find_concern(piece * 20_000)
+        find_glob_concern(piece * 20_000)
     assert effort.cpu_s < 2

@@ -43,4 +43,4 @@ def test_unbounded_or_invalid_patterns_are_refused(pattern: str, reason: str) ->
 
 
 def test_pattern_matches_case_insensitively() -> None:
-    assert compile_pattern("mine", "sec-[0-9]").finder("a SEC-1 b", range(9))(0) == (2, 7)
+    assert compile_pattern("mine", "sec-[0-9]").build_finder("a SEC-1 b", range(9))(0) == (2, 7)

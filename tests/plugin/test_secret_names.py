@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugin.paths import concern
+from gateway.plugin.paths import find_concern
 from gateway.plugin.secret_names import is_secret_file, is_secret_folder, may_match_secret, may_match_secret_folder
 
 
@@ -49,7 +49,7 @@ def test_secret_name_check_of_long_names_is_fast(piece: str) -> None:
 )
 def test_secret_file_paths_are_recognised_by_name_and_folder(path: str) -> None:
     """By name, by folder, or by both together."""
-    assert concern(path) is not None
+    assert find_concern(path) is not None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_secret_file_paths_are_recognised_by_name_and_folder(path: str) -> None:
 )
 def test_ordinary_file_names_are_not_secret(path: str) -> None:
     """A program about secrets is no secret."""
-    assert concern(path) is None
+    assert find_concern(path) is None
 
 
 def test_overlong_file_name_is_reported_secret_without_scanning() -> None:

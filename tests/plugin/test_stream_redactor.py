@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.plugin.stream_redactor import ALIKE, PIECE_CHARS, PLAIN, Letters, Pattern, Screen, screen_text
 
 
@@ -16,7 +16,7 @@ def rule(name: str, pattern: str, width: int) -> Pattern:
 
 
 def through(text: str, act: Callable[[str, str], str | None], letters: Letters = PLAIN) -> tuple[str, str | None]:
-    return at_once(screen_text(text, RULES, act, letters))
+    return run_at_once(screen_text(text, RULES, act, letters))
 
 
 RULES = rule("ab", "ab{1,3}", 5), rule("bc", "bbc", 4), rule("word", r"\bcat\b", 4)
@@ -48,7 +48,9 @@ def test_lookalike_and_invisible_characters_are_normalised() -> None:
 
 def test_whitespace_run_matches_one_blank_in_alike_mode() -> None:
     rules = (rule("r", "a b", 4),)
-    assert at_once(screen_text("xa \n\t b", rules, lambda _name, text: repr(text), ALIKE))[0] == "x" + repr("a \n\t b")
+    assert run_at_once(screen_text("xa \n\t b", rules, lambda _name, text: repr(text), ALIKE))[0] == "x" + repr(
+        "a \n\t b"
+    )
 
 
 PIECES = st.lists(st.text("abc \u200bａ\u0301.", max_size=6), max_size=8)

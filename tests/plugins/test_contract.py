@@ -13,14 +13,14 @@ from test_architecture import FOR_PLUGINS, part, runtime_imports, tree
 from gateway.contracts.plugin import Plugin, PluginKind
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.loader import find_plugin
 from gateway.testing import FakeHost, check_assessor, check_stage, check_tool, make_exchange
 from gateway.testing.contract import check_config
 
 ROOT = Path(__file__).parents[2]
 KINDS: Sequence[PluginKind] = ("stages", "tools", "assessors", "stores")
-PLUGINS = [(kind, name) for kind in KINDS for name in plugin_names(kind)]
+PLUGINS = [(kind, name) for kind in KINDS for name in list_built_in_plugins(kind)]
 #: What is made of each kind can do this.
 METHODS = {
     "stages": ("__call__",),
@@ -112,7 +112,7 @@ def test_plugin_builds_with_its_defaults_and_creates_no_files(kind: PluginKind, 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", plugin_names("stages"))
+@pytest.mark.parametrize("name", list_built_in_plugins("stages"))
 def test_stage_plugins_satisfy_check_stage(name: str) -> None:
     """Those of `check_stage`, also when there are tools and prompts."""
     spec = ToolSpec(name="look", description="Looks.", parameters={"type": "object"})
@@ -122,7 +122,7 @@ def test_stage_plugins_satisfy_check_stage(name: str) -> None:
     check_stage(name, host=host, exchanges=[make_exchange("I like tea."), make_exchange("use git", prompt="default")])
 
 
-@pytest.mark.parametrize("name", plugin_names("tools"))
+@pytest.mark.parametrize("name", list_built_in_plugins("tools"))
 def test_tool_plugins_satisfy_check_tool(name: str, tmp_path: Path) -> None:
     """Those of `check_tool`, for calls that succeed and calls that never can."""
     cases = TOOLS.get(name, ToolCases([], []))
@@ -137,7 +137,7 @@ def test_tool_plugins_satisfy_check_tool(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", plugin_names("assessors"))
+@pytest.mark.parametrize("name", list_built_in_plugins("assessors"))
 @pytest.mark.parametrize("profile", ["standard", "literal", "hardened"])
 def test_assessor_plugins_satisfy_check_assessor(name: str, profile: str) -> None:
     """Those of `check_assessor`, in each profile if the assessor has profiles."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.plugin import Plugin, PluginKind
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,7 +54,7 @@ def problem(name: str, **settings: object) -> PluginProblem:
 @pytest.mark.parametrize("kind", ["stages", "tools", "assessors", "stores"])
 def test_every_built_in_plugin_is_found_by_its_file_name(kind: str) -> None:
     """And takes an empty `with:`, but for a store, whose URL has no default."""
-    names = list(plugin_names(kind))  # type: ignore[arg-type]
+    names = list(list_built_in_plugins(kind))  # type: ignore[arg-type]
     assert names == sorted(path.stem for path in Path(f"plugins/{kind}").glob("[!_]*"))
     for name in names:
         plugin = find_plugin(kind, name)  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
     (home / f"theirs_of_{kind}.py").write_text(GOOD)
     monkeypatch.syspath_prepend(home)
     assert build_plugin(kind, "mine", {"size": 7}, None) == (7, None)
-    for name in {"sqlite", "http_request"} & set(plugin_names(kind)):
+    for name in {"sqlite", "http_request"} & set(list_built_in_plugins(kind)):
         assert find_plugin(kind, name).config.__module__.startswith("gateway.plugins.")
     folder = tmp_path / "plugins"
     write(folder, "mine", GOOD.replace("return (", "return ('own', "), kind=kind)

@@ -30,7 +30,7 @@ def test_plugin_folder_needs_an_init_file(tmp_path: Path) -> None:
 
 def loaded_of(name: str) -> set[str]:
     """The modules and the sources that are there of a plugin."""
-    return {one for one in (*sys.modules, *_FINDER.names()) if one.startswith(f"{name}@")}
+    return {one for one in (*sys.modules, *_FINDER.list_names()) if one.startswith(f"{name}@")}
 
 
 def test_failed_plugin_import_leaves_no_modules(tmp_path: Path) -> None:

@@ -114,10 +114,10 @@ class Desk:
         return await self.store.run("run_1", tenant="acme")
 
     async def steps(self) -> list[StoredStep]:
-        return list(await self.store.steps("run_1", tenant="acme"))
+        return list(await self.store.list_steps("run_1", tenant="acme"))
 
     async def kinds(self) -> list[str]:
-        return [one.type for one in await self.store.events(after=0, limit=99)]
+        return [one.type for one in await self.store.list_events(after=0, limit=99)]
 
     async def audit(self) -> list[tuple[int, str]]:
         return [(row.line.step, row.line.event) for row in await self.store.audit(after=0, limit=99)]
@@ -133,8 +133,8 @@ class Desk:
         """A person, or somebody else, changed the approval."""
         writer = self.store._writer
         assert writer is not None
-        await writer.do(lambda c: c.execute("UPDATE approvals SET state = ? WHERE id = ?", (to, of)).rowcount)
-        found = await self.store.approval(of, tenant="acme")
+        await writer.queue_work(lambda c: c.execute("UPDATE approvals SET state = ? WHERE id = ?", (to, of)).rowcount)
+        found = await self.store.get_approval(of, tenant="acme")
         assert found is not None
         return found
 

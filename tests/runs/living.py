@@ -96,7 +96,7 @@ class Reading:
         self.got += chunks
         return not self.slow
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         await self.go.wait()
 
 

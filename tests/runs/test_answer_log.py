@@ -79,7 +79,7 @@ class Office:
             self.said.put_nowait(chunk)
 
     async def log(self) -> list[bytes]:
-        return list(await self.store.answer_chunks("resp_1", tenant="acme", start=0, limit=1000))
+        return list(await self.store.list_answer_chunks("resp_1", tenant="acme", start=0, limit=1000))
 
     async def ends(self, state: str = "completed") -> None:
         """The run is over in the store."""

@@ -21,16 +21,16 @@ class Watched(SqliteStore):
     asked = 0
     broken = False
 
-    async def events(
+    async def list_events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         self.asked += 1
         self._check()
-        return await super().events(after=after, tenant=tenant, run_id=run_id, limit=limit)
+        return await super().list_events(after=after, tenant=tenant, run_id=run_id, limit=limit)
 
-    async def last_event(self) -> int:
+    async def get_last_event(self) -> int:
         self._check()
-        return await super().last_event()
+        return await super().get_last_event()
 
     def _check(self) -> None:
         if self.broken:

@@ -1,7 +1,7 @@
 """Two requests are the same, or they are not."""
 
 from gateway.contracts.storage.store import Json
-from gateway.runs.idempotency_key import fingerprint
+from gateway.runs.idempotency_key import hash_request
 
 
 def test_fingerprint_depends_on_caller_path_steering_and_content() -> None:
@@ -18,13 +18,13 @@ def test_fingerprint_depends_on_caller_path_steering_and_content() -> None:
         {"content": b'{"a": [2, 1]}'},
         {"path": "/pchain=a", "steering": {}},
     ]
-    prints = [fingerprint(**{**base, **other}) for other in others]
-    assert len({fingerprint(**base), *prints}) == len(others) + 1
+    prints = [hash_request(**{**base, **other}) for other in others]
+    assert len({hash_request(**base), *prints}) == len(others) + 1
 
 
 def test_fingerprint_ignores_json_key_order_and_whitespace() -> None:
     """Nor do blanks. What is no JSON is its bytes."""
     facts: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {}}
-    first = fingerprint(**facts, content=b'{"a": {"x": 1, "y": 2}, "b": 3}')
-    assert fingerprint(**facts, content=b'{"b":3,"a":{"y":2,"x":1}}') == first
-    assert fingerprint(**facts, content=b"{a}") != fingerprint(**facts, content=b"{ a }")
+    first = hash_request(**facts, content=b'{"a": {"x": 1, "y": 2}, "b": 3}')
+    assert hash_request(**facts, content=b'{"b":3,"a":{"y":2,"x":1}}') == first
+    assert hash_request(**facts, content=b"{a}") != hash_request(**facts, content=b"{ a }")

@@ -239,7 +239,7 @@ async def test_run_awaiting_approvals_resumes_after_the_last_decision(workers: t
         worker.start()
     await looked(one, two)
     assert one.took == two.took == []
-    assert (await two.store.rule(write()))[0] == "decided"
+    assert (await two.store.decide_approval(write()))[0] == "decided"
     await until(lambda: bool(one.took or two.took))
     await looked(one, two)
     assert [taken.id for taken in (*one.took, *two.took)] == ["run_1"]

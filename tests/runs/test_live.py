@@ -33,8 +33,8 @@ async def test_joining_client_receives_the_answer_from_the_first_byte() -> None:
     assert list(await asyncio.gather(whole(run), whole(run))) == [[TEXT, TEXT]] * 2
     await run.wait_until_ended()
     assert (work.calls, work.released) == (1, 1)
-    runs.leave(run, whole=True)
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
+    runs.remove_client(run, whole=True)
     assert runs.find(request_key(key="k")) is run and runs.find(request_key(repeats=True)) is run
     await runs.close()
 
@@ -44,7 +44,7 @@ async def test_a_run_without_effects_ends_with_its_client() -> None:
     work = Work(effects=False)
     runs, run = begun(work)
     await run.wait_for_reply()
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     await asyncio.wait_for(run.wait_until_ended(), 120)
     assert work.released == 1
     assert runs.find(request_key(repeats=True)) is None
@@ -56,7 +56,7 @@ async def test_run_with_effects_can_be_rejoined_by_the_same_request() -> None:
     runs, run = begun(work, alarms=alarms)
     await until(lambda: run.transcript.chunks)
     assert runs.find(request_key(repeats=True)) is None, "its client is connected"
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     assert runs.find(request_key("other", repeats=True)) is None
     assert runs.find(request_key()) is run
     runs.join(run)
@@ -71,7 +71,7 @@ async def test_abandoned_run_is_stopped_and_reported_as_interrupted() -> None:
     work, alarms = Work(), Alarms()
     runs, run = begun(work, alarms=alarms)
     await until(lambda: run.transcript.chunks)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     alarms.ring()
     await run.wait_until_ended()
     assert run.interrupted and work.released == 1
@@ -91,18 +91,18 @@ async def test_failed_run_without_effects_is_not_rejoined() -> None:
         with pytest.raises(GatewayError):
             await whole(run)
         await run.wait_until_ended()
-        runs.leave(run, whole=True)
+        runs.remove_client(run, whole=True)
         assert (runs.find(request_key(key="k")) is run) is effects
 
 
 async def test_failure_after_an_effect_is_repeated_to_the_same_request() -> None:
     """To the same request, whether or not it says that it repeats one: some clients repeat a 422 and do not say so."""
-    work = Work(error=GatewayError("upstream_error", "No.").after_effects())
+    work = Work(error=GatewayError("upstream_error", "No.").mark_after_effects())
     runs, run = begun(work)
     work.go.set()
     with pytest.raises(GatewayError) as first:
         await whole(run)
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
     assert runs.find(request_key("other")) is None
     again = runs.find(request_key())
     assert again is run
@@ -110,7 +110,7 @@ async def test_failure_after_an_effect_is_repeated_to_the_same_request() -> None
     with pytest.raises(GatewayError) as second:
         await whole(again)
     assert repr(second.value) == repr(first.value) and second.value.settled and work.calls == 1
-    runs.leave(again, whole=True)
+    runs.remove_client(again, whole=True)
     assert runs.find(request_key()) is run, "for as long as it is kept"
 
 
@@ -126,7 +126,7 @@ async def test_waiting_run_is_found_by_fingerprint_after_disconnect() -> None:
     for waited_s in (0.0, JOINABLE_S + 1):
         runs, run = begun(Asks(), time)
         await until(lambda run=run: run.marks.waits)
-        runs.leave(run, whole=False)
+        runs.remove_client(run, whole=False)
         await run.wait_until_ended()
         time.advance(waited_s)
         assert runs.waiting.find(request_key("other").fingerprint) is None
@@ -147,7 +147,7 @@ async def test_parked_run_is_found_by_its_request() -> None:
 
         runs, run = begun(Parks())
         await whole(run)
-        runs.leave(run, whole=True)
+        runs.remove_client(run, whole=True)
         assert (runs.waiting.find(request_key().fingerprint), runs.find(request_key())) == (named, None)
 
 
@@ -157,8 +157,8 @@ async def test_failed_run_without_client_is_found_in_the_store() -> None:
     runs, before = begun(work)
     work.go.set()
     await whole(before)
-    runs.leave(before, whole=True)
-    refused = Work(error=GatewayError("upstream_refused", "No.").after_effects())
+    runs.remove_client(before, whole=True)
+    refused = Work(error=GatewayError("upstream_refused", "No.").mark_after_effects())
     refused.go.set()
     failed = runs.begin(exchange("run_2"), request_key(), refused, detached=True, request_id="run_3")
     await failed.wait_until_ended()
@@ -174,7 +174,7 @@ async def test_successful_run_is_rejoined_only_by_a_marked_repeat() -> None:
     runs, run = begun(work)
     work.go.set()
     await whole(run)
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
     assert runs.find(request_key()) is None and runs.find(request_key(repeats=True)) is run
 
 
@@ -194,7 +194,7 @@ async def test_close_cancels_an_idle_run_with_the_stop_reason() -> None:
     work = Hears()
     runs, run = begun(work)
     await until(lambda: len(run.transcript.chunks) == 2)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     await until(lambda: work.drops)
     await breathe(10)
     await runs.close()
@@ -208,7 +208,7 @@ async def test_detached_run_continues_without_a_client() -> None:
     run = runs.begin(exchange(), request_key(), work, detached=True)
     await until(lambda: work.said)
     runs.join(run)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     assert not alarms.due and not work.drops
     work.go.set()
     assert await whole(run) == [text("tool "), text("call1 "), text("end")]
@@ -240,7 +240,7 @@ async def test_running_large_run_does_not_evict_ended_runs() -> None:
     over = runs.begin(exchange("run_2"), request_key("2"), small)
     runs.join(over)
     await over.wait_until_ended()
-    runs.leave(over, whole=False)
+    runs.remove_client(over, whole=False)
     assert runs.find(request_key("1", repeats=True)) is going
     assert runs.find(request_key("2", repeats=True)) is over
     large.go.set()
@@ -269,7 +269,7 @@ async def test_finished_runs_are_forgotten_after_a_while() -> None:
     work.go.set()
     await whole(run)
     await run.wait_until_ended()
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
     clock.advance(JOINABLE_S - 1)
     assert runs.find(request_key(repeats=True)) is run
     clock.advance(2)
@@ -288,9 +288,9 @@ async def test_oldest_runs_are_evicted_first_beyond_the_limit() -> None:
         made.append(run)
     await asyncio.gather(*(run.wait_until_ended() for run in made))
     for run in made[1:]:
-        runs.leave(run, whole=True)
+        runs.remove_client(run, whole=True)
     assert [runs.find(request_key(str(n), repeats=True)) for n in range(5)] == [None, None, None, made[3], made[4]]
-    runs.leave(made[0], whole=True)
+    runs.remove_client(made[0], whole=True)
     assert runs.find(request_key("0", repeats=True)) is made[0]
     await runs.close()
 
@@ -306,7 +306,7 @@ async def test_memory_of_finished_runs_is_bounded() -> None:
         run = runs.begin(exchange(f"run_{n}"), replace(request_key(str(n)), size_bytes=size), work)
         runs.join(run)
         await run.wait_until_ended()
-        runs.leave(run, whole=True)
+        runs.remove_client(run, whole=True)
         found.append([runs.find(request_key(str(m), repeats=True)) is not None for m in range(n + 1)])
     assert found == [
         [True],

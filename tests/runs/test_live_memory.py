@@ -47,7 +47,7 @@ async def test_detached_run_output_counts_towards_the_memory_limit(*, detached: 
         await run.on_record()
         if not detached:
             runs.join(run)
-            runs.leave(run, whole=False)
+            runs.remove_client(run, whole=False)
             run.mark_attended()  # its model may talk
         work.go.set()
         await run.wait_until_ended()
@@ -65,10 +65,10 @@ async def test_transcript_size_reflects_its_memory_use() -> None:
     transcript = Transcript()
     transcript.add("data: line\n\n")
     kept_bytes = transcript.size_bytes
-    transcript.settle()
+    transcript.mark_final()
     transcript.add("data: more\n\n")
     for _ in range(9):
         transcript.add(orjson.loads(CHUNK))
     assert transcript.size_bytes > kept_bytes + 9 * PARSED_BYTES
-    transcript.forget()
+    transcript.drop_unsettled()
     assert transcript.size_bytes == kept_bytes

@@ -74,7 +74,7 @@ async def test_recorded_run_without_effects_ends_with_its_client() -> None:
     runs, run = begun(work)
     work.writes.set()
     await run.on_record()
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     await asyncio.wait_for(run.wait_until_ended(), 120)
     assert runs.find(request_key(repeats=True)) is None
     failing = Recorded(error=GatewayError("upstream_error", "No."))
@@ -82,7 +82,7 @@ async def test_recorded_run_without_effects_ends_with_its_client() -> None:
     failing.writes.set()
     failing.go.set()
     await run.wait_until_ended()
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
     assert runs.find(request_key(repeats=True)) is None
 
 
@@ -111,17 +111,17 @@ async def test_run_taken_by_another_process_ends_as_cancelled() -> None:
 async def test_join_window_of_a_failed_run_starts_at_the_failure() -> None:
     """Each repeat is told the same error, and none of them makes it last longer."""
     clock = ManualClock()
-    work = Work(error=GatewayError("upstream_error", "No.").after_effects())
+    work = Work(error=GatewayError("upstream_error", "No.").mark_after_effects())
     runs, run = begun(work, clock)
     work.go.set()
     with pytest.raises(GatewayError):
         await whole(run)
-    runs.leave(run, whole=True)
+    runs.remove_client(run, whole=True)
     for _ in range(2):
         clock.advance(JOINABLE_S * 0.45)
         again = runs.find(request_key())
         assert again is run
         runs.join(again)
-        runs.leave(again, whole=True)
+        runs.remove_client(again, whole=True)
     clock.advance(JOINABLE_S * 0.2)
     assert runs.find(request_key()) is None

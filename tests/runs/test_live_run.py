@@ -20,7 +20,7 @@ async def test_dropped_model_call_is_repeated_for_the_next_client(*, ends: bool)
     work, alarms = Talk(ends=ends), Alarms()
     runs, run = begun(work, alarms=alarms)
     await until(lambda: len(run.transcript.chunks) == 2)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     assert work.drops == 1 and list(run.transcript.chunks) == [text("tool ")]
     await breathe(10)
     assert work.said == 1, "no further call for nobody"
@@ -40,7 +40,7 @@ async def test_abandoned_run_ends_without_another_model_call() -> None:
     work, alarms = Talk(), Alarms()
     runs, run = begun(work, alarms=alarms)
     await until(lambda: len(run.transcript.chunks) == 2)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     alarms.ring()
     await run.wait_until_ended()
     assert run.interrupted and work.said == 1 and work.released == 1
@@ -62,7 +62,7 @@ async def test_model_is_not_called_while_no_client_is_connected() -> None:
     work, alarms = Later(), Alarms()
     runs, run = begun(work, alarms=alarms)
     await until(lambda: run.transcript.chunks)
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     work.go.set()
     await breathe(10)
     assert work.said == 0 and work.drops == 0
@@ -135,6 +135,6 @@ async def test_run_waiting_for_its_client_ends_when_the_client_leaves() -> None:
     reading = asyncio.create_task(run.transcript.read(slow))
     await until(lambda: len(run.transcript.chunks) > 1)
     reading.cancel()
-    runs.leave(run, whole=False)
+    runs.remove_client(run, whole=False)
     await run.wait_until_ended()
     assert len(heard) == work.released == 1 and run.interrupted

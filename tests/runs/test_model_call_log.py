@@ -13,7 +13,7 @@ from tests.agent.models import chunk
 
 
 def stored(calls: ModelCalls) -> bytes:
-    return orjson.dumps({"model_calls": calls.snapshot()})
+    return orjson.dumps({"model_calls": calls.take_snapshot()})
 
 
 async def test_each_call_of_the_model_is_stored_with_its_run() -> None:

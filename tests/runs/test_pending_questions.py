@@ -9,11 +9,11 @@ from gateway.runs.pending_questions import PendingQuestions
 def test_pending_request_is_found_until_forgotten() -> None:
     """By the latest run that asked."""
     asks = PendingQuestions()
-    asks.note("a", "run_1")
-    asks.note("a", "run_2")
+    asks.note_question("a", "run_1")
+    asks.note_question("a", "run_2")
     assert (asks.find("a"), asks.find("b")) == ("run_2", None)
-    asks.forget("a")
-    asks.forget("a")
+    asks.remove_request("a")
+    asks.remove_request("a")
     assert asks.find("a") is None
 
 
@@ -22,5 +22,5 @@ def test_oldest_pending_requests_are_evicted_first(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pending_questions, "KEPT", 2)
     asks = PendingQuestions()
     for name in ("a", "b", "a", "c"):
-        asks.note(name, f"run_{name}")
+        asks.note_question(name, f"run_{name}")
     assert [asks.find(name) for name in "abc"] == ["run_a", None, "run_c"]

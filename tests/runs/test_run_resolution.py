@@ -52,11 +52,11 @@ class Shelf:
         return (await resolve(self.store, "run_1", settlement, caller=caller, rules=RULES, clock=CLOCK)).state
 
     async def step(self, number: int = 1) -> StoredStep:
-        steps = await self.store.steps("run_1", tenant="acme")
+        steps = await self.store.list_steps("run_1", tenant="acme")
         return next(one for one in steps if one.number == number)
 
     async def approval_state(self) -> str:
-        there = await self.store.approval("ap_1", tenant="acme")
+        there = await self.store.get_approval("ap_1", tenant="acme")
         assert there is not None
         return there.state
 
@@ -131,7 +131,7 @@ async def test_resolution_is_recorded_in_audit_log_and_events(shelf: Shelf) -> N
     line = row.line
     assert (line.event, line.decision, line.by, line.via, line.step) == ("resolved", "done", "bob", "rest", 1)
     assert (line.caller, line.tool, line.sha256) == ("ann", "execute_command", "a" * 64)
-    (event,) = await shelf.store.events(after=0, tenant="acme", run_id="run_1", limit=10)
+    (event,) = await shelf.store.list_events(after=0, tenant="acme", run_id="run_1", limit=10)
     assert (event.type, event.data) == (
         "step.resolved",
         b'{"run_id":"run_1","step":1,"tool":"execute_command","as":"done","state":"finished"}',
@@ -238,7 +238,7 @@ async def test_cancelled_run_cancels_its_approval_and_is_audited(shelf: Shelf) -
         "ann",
         "run_cancelled",
     )
-    kinds = [event.type for event in await shelf.store.events(after=0, limit=10)]
+    kinds = [event.type for event in await shelf.store.list_events(after=0, limit=10)]
     assert kinds == ["approval.resolved", "run.finished"]
 
 

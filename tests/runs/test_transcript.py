@@ -28,7 +28,7 @@ class Client:
         self.got += chunks
         return not self.slow
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         await self.ready.wait()
 
 
@@ -51,7 +51,7 @@ async def test_every_reader_receives_all_chunks_in_order() -> None:
     transcript.add(text("3"))
     transcript.end()
     await asyncio.gather(*reading)
-    assert early.got == late.got == list(await transcript.whole()) == [text(str(n)) for n in range(4)]
+    assert early.got == late.got == list(await transcript.wait_for_whole()) == [text(str(n)) for n in range(4)]
 
 
 async def test_run_error_is_raised_to_every_reader_after_the_answer() -> None:
@@ -65,7 +65,7 @@ async def test_run_error_is_raised_to_every_reader_after_the_answer() -> None:
             await transcript.read(client)
         assert repr(told.value) == repr(failure) and client.got == [text("x")]
         with pytest.raises(GatewayError):
-            await transcript.whole()
+            await transcript.wait_for_whole()
 
 
 async def test_transcript_waits_for_the_slowest_client() -> None:
@@ -79,7 +79,7 @@ async def test_transcript_waits_for_the_slowest_client() -> None:
     await idle()
     assert len(slow.got) == 1 and len(fast.got) == 2
     assert not transcript.add(text("y"))
-    waiting = asyncio.create_task(transcript.room())
+    waiting = asyncio.create_task(transcript.wait_for_room())
     await idle()
     assert not waiting.done() and len(fast.got) == 3
     slow.ready.set()
@@ -97,7 +97,7 @@ async def test_transcript_does_not_wait_for_a_client_that_left() -> None:
     transcript.add(text("begin"))
     await idle()
     assert not transcript.add(text("x" * (BEHIND_CHARS + 1)))
-    waiting = asyncio.create_task(transcript.room())
+    waiting = asyncio.create_task(transcript.wait_for_room())
     await idle()
     reading[0].cancel()
     await waiting
@@ -154,9 +154,9 @@ async def test_unsettled_chunks_can_be_forgotten() -> None:
     """With its length."""
     transcript = Transcript()
     transcript.add(text("kept"))
-    transcript.settle()
+    transcript.mark_final()
     transcript.add(text("x" * BEHIND_CHARS))
-    transcript.forget()
+    transcript.drop_unsettled()
     client = Client()
     reading = asyncio.create_task(transcript.read(client))
     transcript.add(text("new"))

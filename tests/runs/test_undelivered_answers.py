@@ -56,8 +56,8 @@ def test_owed_answer_of_a_worker_is_visible_to_other_workers(shared: SharedAnswe
     def does(other: OwedAnswers) -> None:
         for name in ("left", "read", "told"):
             other.begin(name)
-        other.leave("left")
-        other.leave("told")
+        other.note_lost_client("left")
+        other.note_lost_client("told")
         other.mark_delivered("told")
 
     with beside(shared, does):
@@ -69,7 +69,7 @@ def test_owed_answer_of_a_worker_is_visible_to_other_workers(shared: SharedAnswe
 
 
 def test_answer_is_owed_for_the_join_window_of_its_run(shared: SharedAnswers) -> None:
-    with beside(shared, lambda other: (other.begin("left"), other.leave("left"))):
+    with beside(shared, lambda other: (other.begin("left"), other.note_lost_client("left"))):
         clock = ManualClock()
         one = OwedAnswers(shared, place=0, clock=clock)
         clock.advance(time.monotonic())
@@ -95,7 +95,7 @@ def test_unfinished_answer_of_a_killed_worker_is_owed(shared: SharedAnswers) -> 
 def test_single_worker_gateway_stores_no_owed_answers() -> None:
     alone = OwedAnswers(SharedAnswers(places=1), place=0, clock=time.monotonic)
     alone.begin("left")
-    alone.leave("left")
+    alone.note_lost_client("left")
     assert not alone.has("left")
 
 
@@ -111,13 +111,13 @@ async def test_unmarked_repeat_is_recognised_by_another_worker(ends: str, shared
     here.join(run)
     await until(lambda: run.marks.effects)
     if ends == "cut":
-        here.leave(run, whole=False)
+        here.remove_client(run, whole=False)
     work.go.set()
     await asyncio.wait_for(run.wait_until_ended(), 120)
     if ends != "cut":
         if ends == "whole":
             await whole(run)
-        here.leave(run, whole=True)
+        here.remove_client(run, whole=True)
     assert there.mark_as_repeat(request_key()).repeats == (ends != "whole")
     await here.close()
     await there.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox import landlock, seccomp
-from gateway.sandbox.confinement import ACCEPTED, Choice, Sandbox, strongest
+from gateway.sandbox.confinement import ACCEPTED, Choice, Sandbox, find_strongest
 from gateway.sandbox.launch_messages import Level
 from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, order
 
@@ -35,7 +35,7 @@ def poorer(folder: Path, *missing: str, sandbox: Sandbox = "auto", read_only: bo
 async def test_the_strongest_accepted_level_is_chosen(sandbox: Sandbox, tmp_path: Path) -> None:
     """Of those that this machine has; without any, the reasons are told."""
     possible = [level for level in ACCEPTED[sandbox] if level in (*CONFINED, "none")]
-    choice = await strongest(sandbox, order(tmp_path, level="none"))
+    choice = await find_strongest(sandbox, order(tmp_path, level="none"))
     assert choice.level == (possible[0] if possible else None)
     assert bool(choice.reason) is not bool(possible)
 
@@ -58,7 +58,7 @@ async def test_failed_confinement_trial_does_not_weaken_the_level(
 ) -> None:
     """A machine that is too busy, or short of memory for a moment, has the same means as before."""
     monkeypatch.setattr(sys, "executable", "/bin/false")  # the launcher is gone before it answers
-    choice = await strongest("auto", order(tmp_path, level="none", read_only=True))
+    choice = await find_strongest("auto", order(tmp_path, level="none", read_only=True))
     assert choice == Choice(None, "namespaces: the launcher gave no answer")
 
 
@@ -81,7 +81,7 @@ def test_unconfined_level_requires_explicit_configuration(tmp_path: Path) -> Non
 @pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
 async def test_read_only_command_always_gets_the_strongest_level(sandbox: Sandbox, tmp_path: Path) -> None:
     """The choice of an operator is about commands that were approved."""
-    choice = await strongest(sandbox, order(tmp_path, level="none", read_only=True))
+    choice = await find_strongest(sandbox, order(tmp_path, level="none", read_only=True))
     assert choice.level == (READ_ONLY_LEVELS[0] if READ_ONLY_LEVELS else None)
 
 

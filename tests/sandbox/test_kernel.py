@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox.kernel import get_filesystem_type, openat2
+from gateway.sandbox.kernel import call_openat2, get_filesystem_type
 from tests.sandbox.machine import in_child
 
 PROC_SUPER_MAGIC = 0x9FA0
@@ -14,7 +14,7 @@ PROC_SUPER_MAGIC = 0x9FA0
 def test_failing_system_call_raises_the_error_of_its_errno() -> None:
     """The error number of the call, not of anything else."""
     with pytest.raises(FileNotFoundError):
-        openat2(-100, "/nowhere/at/all", flags=os.O_RDONLY, mode=0, resolve=0)
+        call_openat2(-100, "/nowhere/at/all", flags=os.O_RDONLY, mode=0, resolve=0)
 
 
 def test_filesystem_type_distinguishes_proc_from_other_folders(tmp_path: Path) -> None:

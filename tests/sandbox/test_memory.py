@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox.launch_messages import Level, ProcessLimits
-from gateway.sandbox.memory import UNBOUNDED, measure_held_bytes, numbers, sum_shown_bytes
+from gateway.sandbox.memory import UNBOUNDED, measure_held_bytes, read_numbers, sum_shown_bytes
 from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, order, run_order
 
 confined = pytest.mark.parametrize("level", CONFINED)
@@ -238,8 +238,8 @@ async def test_ordinary_programs_stay_below_the_memory_limit(level: Level, tmp_p
 def test_memory_in_swap_counts() -> None:
     """A process moves there what it likes, and it is the machine's all the same."""
     status = b"Name:\tsh\nVmSize:\t  900000 kB\nRssAnon:\t    100 kB\nRssFile:\t      20 kB\nRssShmem:\t       3 kB\n"
-    assert sum_shown_bytes(numbers(status)) == 123 << 10
-    assert sum_shown_bytes(numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
+    assert sum_shown_bytes(read_numbers(status)) == 123 << 10
+    assert sum_shown_bytes(read_numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
 
 
 def test_slow_memory_count_counts_as_unbounded() -> None:

@@ -92,4 +92,4 @@ def test_exit_codes_of_signals_follow_the_shell_convention() -> None:
 def test_the_tasks_of_this_user_are_counted() -> None:
     """At least this one."""
     assert family.count_user_tasks() >= 1
-    assert all(member.pid != os.getpid() for member in family.members())
+    assert all(member.pid != os.getpid() for member in family.list_members())

@@ -21,11 +21,11 @@ def test_output_excerpt_keeps_the_beginning_and_the_end(pieces: list[bytes], lim
         excerpt.add(piece)
     whole, half = b"".join(pieces), limit_bytes // 2
     if len(whole) <= 2 * half:
-        assert excerpt.text() == whole.decode(errors="replace")
+        assert excerpt.get_text() == whole.decode(errors="replace")
     else:
-        assert f"[... {len(whole) - 2 * half} bytes omitted ...]" in excerpt.text()
-        assert excerpt.text().startswith(whole[:half].decode(errors="replace"))
-        assert excerpt.text().endswith(whole[-half:].decode(errors="replace"))
+        assert f"[... {len(whole) - 2 * half} bytes omitted ...]" in excerpt.get_text()
+        assert excerpt.get_text().startswith(whole[:half].decode(errors="replace"))
+        assert excerpt.get_text().endswith(whole[-half:].decode(errors="replace"))
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)

@@ -21,7 +21,7 @@ from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.sandbox.machine import READ_ONLY_LEVELS
 
@@ -153,8 +153,8 @@ async def test_listen_addresses_and_workers_do_not_change_on_reload() -> None:
 async def test_a_reload_changes_upstreams_keys_limits_and_names() -> None:
     """From the next request on, also of connections that were there before."""
     async with (
-        FakeUpstream(serve(answer(200, b"first"))) as first,
-        FakeUpstream(serve(answer(200, b"second"))) as second,
+        FakeUpstream(serve(build_answer(200, b"first"))) as first,
+        FakeUpstream(serve(build_answer(200, b"second"))) as second,
         LocalGateway(
             {"upstreams": [{"name": "one", "base_url": first.base_url}], "allowed_hosts": ["gw.example"]}
         ) as gateway,
@@ -236,7 +236,7 @@ async def test_mcp_services_are_administered_on_the_admin_address_only() -> None
     loop, found = asyncio.get_running_loop(), {}
     async with aiohttp.ClientSession() as session:
         for place in (DATA, ADMIN):
-            server = await loop.create_server(gateway.connection_factory(place), "127.0.0.1", 0)
+            server = await loop.create_server(gateway.get_connection_factory(place), "127.0.0.1", 0)
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp/services"
             for headers in ({}, {"X-Gateway-Key": "secret-key"}):
                 async with session.get(url, headers=headers) as response:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cli.check_config import describe_config
 from gateway.config import load
-from gateway.server.banner import TRUST, banner
+from gateway.server.banner import TRUST, iterate_banner_lines
 
 ROOT = Path(__file__).parents[2]
 ALWAYS = "A call that the model itself calls low in risk runs without asking. `risk: {trust_llm: never}` ends that."
@@ -24,7 +24,7 @@ def lines(text: str | None) -> dict[str, str]:
         file = Path("gateway.yaml")
         file.write_text(text)
     loaded = load(file, environ={}, flags={})
-    said = list(banner(loaded, url="http://127.0.0.1:1", admin_url="http://127.0.0.1:2"))
+    said = list(iterate_banner_lines(loaded, url="http://127.0.0.1:1", admin_url="http://127.0.0.1:2"))
     return {line[:14].strip(): line[14:] for line in said}
 
 

@@ -12,7 +12,7 @@ from gateways import config, fetch, until
 
 from gateway.config import ConfigError, LoadedConfig, load
 from gateway.server.bounded_load import BoundedLoad
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -62,7 +62,7 @@ def test_load_exception_is_raised_unchanged() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_a_pipe_in_place_of_a_file_fails_one_reload_and_nothing_else(workers: int) -> None:
     """The configuration, and a secret that it names; then a good file is used, and SIGTERM ends the gateway."""
-    async with FakeUpstream(serve(answer(200, b"new"))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b"new"))) as upstream:
         good = config(upstream.base_url, workers=workers)
         async with GatewayProcess(good) as gateway:
             file, pipe = gateway.folder / "gateway.yaml", gateway.folder / "secret"
@@ -75,10 +75,10 @@ async def test_a_pipe_in_place_of_a_file_fails_one_reload_and_nothing_else(worke
                 file.unlink()
                 write()
                 gateway.signal(signal.SIGHUP)
-                await until(lambda n=number: gateway.stderr_text().count("it is a pipe, not a regular file") >= n)
+                await until(lambda n=number: gateway.read_stderr().count("it is a pipe, not a regular file") >= n)
             file.write_text(good)
             gateway.signal(signal.SIGHUP)
-            await until(lambda: "configuration reloaded" in gateway.stderr_text())
+            await until(lambda: "configuration reloaded" in gateway.read_stderr())
             assert (await fetch(gateway)).payload == b"new"
             file.unlink()
             os.mkfifo(file)
@@ -92,7 +92,7 @@ async def test_hanging_prompt_file_does_not_block_requests(tmp_path: Path) -> No
     prompt = tmp_path / "prompt.md"
     prompt.write_text("Be kind.")
     disk = Disk(prompt, tmp_path)
-    async with FakeUpstream(serve(answer(200, b"new"))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b"new"))) as upstream:
         text = config(upstream.base_url, prompts={"default": {"file": str(prompt)}})
         async with GatewayProcess(text, env=disk.env) as gateway:
             disk.hang()

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_socket_folder_is_private_and_removed_with_its_sockets(folder: Path) -> None:
     made = SocketFolder.create()
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(made.socket(0))
+        listening.bind(made.build_socket_path(0))
     assert stat.S_IMODE(made.path.stat().st_mode) == 0o700 and made.path.parent == folder
     made.remove()
     assert list(folder.iterdir()) == []

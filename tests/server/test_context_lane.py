@@ -21,7 +21,7 @@ from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
 from gateway.server.context_lane import LaneServices, build_context_lane, make_servers, open_store
 from gateway.server.feature import FeatureNeeds, WorkerFeatures
-from gateway.server.lanes.rights import key_ring
+from gateway.server.lanes.rights import build_key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.counters import ContextCounters
@@ -45,7 +45,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
     return await build_context_lane(
         settings,
         groups=build_groups(settings.upstreams, metrics=Metrics(), clock=ManualClock()),
-        keys=key_ring(settings),
+        keys=build_key_ring(settings),
         shared=WorkerServices(
             store=store,
             runs=LiveRuns(clock=CLOCK),
@@ -102,7 +102,7 @@ async def test_the_default_configuration_is_the_four_stages_in_order(tmp_path: P
         "agent_loop",
     ]
     assert made.enhancer is made.lane.chains["assistant"].links[2].stage
-    assert await made.prompts.text("default", tenant="local") == "You are a helpful assistant."
+    assert await made.prompts.read_text("default", tenant="local") == "You are a helpful assistant."
     shown = await made.enhancer.enhance_prompt("default", tenant="local")
     assert shown is not None and READ_RESULT not in shown.text  # without tools there is nothing to read on
 
@@ -135,7 +135,7 @@ async def test_prompts_come_from_texts_and_files(tmp_path: Path) -> None:
     """A file is UTF-8."""
     (tmp_path / "p.md").write_text("你好", encoding="utf-8")
     made = await assembled(tmp_path, prompts={"a": {"text": "A."}, "b": {"file": "p.md"}})
-    assert [await made.prompts.text(name, tenant="local") for name in "ab"] == ["A.", "你好"]
+    assert [await made.prompts.read_text(name, tenant="local") for name in "ab"] == ["A.", "你好"]
 
 
 async def test_upstream_is_chosen_by_model_patterns_or_configuration(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ async def test_upstream_is_chosen_by_model_patterns_or_configuration(tmp_path: P
     ]
     made = await assembled(tmp_path, upstreams=upstreams)
     for model, name in (("gpt-5", "two"), ("other", "one")):
-        assert made.core.candidates({"model": model}).upstream == name
+        assert made.core.list_candidates({"model": model}).upstream == name
     fixed = await assembled(tmp_path, upstreams=upstreams, context={"upstream": "one"})
-    assert fixed.core.candidates({"model": "gpt-5"}).upstream == "one"
+    assert fixed.core.list_candidates({"model": "gpt-5"}).upstream == "one"
 
 
 # What cannot be built.
@@ -224,7 +224,7 @@ async def test_configured_tool_may_share_the_name_of_a_gateway_tool(tmp_path: Pa
 async def test_the_store_is_opened(tmp_path: Path) -> None:
     """Ready for use, in the folder of the configuration."""
     store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
-    assert await store.all_prompts() == []
+    assert await store.list_all_prompts() == []
     await store.close()
     assert (tmp_path / "gateway.db").exists()
 

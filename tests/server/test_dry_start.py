@@ -10,7 +10,7 @@ import pytest
 from gateway.config import ConfigError, LoadedConfig, load
 from gateway.registry.check import check_plugins
 from gateway.server.app import Gateway
-from gateway.server.dry_start import rehearse
+from gateway.server.dry_start import rehearse_start
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 
@@ -60,7 +60,7 @@ async def test_dry_start_refuses_configurations_that_the_start_refuses(name: str
     text, path = REFUSED[name]
     configuration = loaded(text)
     with pytest.raises(ConfigError) as said:
-        await rehearse(configuration)
+        await rehearse_start(configuration)
     assert path in [problem.path.partition("[")[0] for problem in said.value.problems]
     with pytest.raises(ConfigError) as refused:
         await started(configuration)
@@ -72,7 +72,7 @@ async def test_rehearsal_reports_all_problems_together() -> None:
     text = "store: sqlite:///./nowhere/x.db\nprompts: {mine: {file: ./mine.md}}\n"
     text += "tools: {http_request: {}, web: {use: http_request}}"
     with pytest.raises(ConfigError) as said:
-        await rehearse(loaded(text))
+        await rehearse_start(loaded(text))
     assert len(said.value.problems) == 3
 
 
@@ -80,7 +80,7 @@ async def test_missing_database_driver_is_reported_with_the_install_command(monk
     """Of PostgreSQL for `execute_sql`: with the command that installs it."""
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"pip install 'twolane\[postgres\]'"):
-        await rehearse(loaded("tools: {execute_sql: {url: postgresql://me@db/shop}}"))
+        await rehearse_start(loaded("tools: {execute_sql: {url: postgresql://me@db/shop}}"))
 
 
 async def test_unstartable_mcp_server_is_reported_as_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,21 +90,21 @@ async def test_unstartable_mcp_server_is_reported_as_a_warning(monkeypatch: pyte
         "  off: {command: nowhere, enabled: false}, c: {command: 'true', cwd: ./nowhere}, good: {command: 'true'},\n"
         "  web: {url: 'https://mcp.example/mcp'}}}"
     )
-    warnings = await rehearse(configuration)
+    warnings = await rehearse_start(configuration)
     assert [warning.partition(":")[0] for warning in warnings] == ["MCP server 'a'", "MCP server 'c'"]
     assert "is not in PATH: install it" in warnings[0] and "make it, or correct `cwd`" in warnings[1]
     monkeypatch.setitem(sys.modules, "mcp", None)
-    sdk, *_ = await rehearse(configuration)
+    sdk, *_ = await rehearse_start(configuration)
     assert sdk == "MCP servers (a, b, c, good, web): the SDK for MCP is not installed: pip install 'twolane[mcp]'"
 
 
 async def test_an_endpoint_without_the_sdk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the start refuses it: the endpoint was asked for."""
     configuration = loaded("mcp: {serve: {}}")
-    assert await rehearse(configuration) == []
+    assert await rehearse_start(configuration) == []
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(ConfigError, match=r"mcp\.serve.*the SDK for MCP is not installed"):
-        await rehearse(configuration)
+        await rehearse_start(configuration)
 
 
 async def test_unavailable_confinement_is_reported_as_a_warning(
@@ -112,27 +112,27 @@ async def test_unavailable_confinement_is_reported_as_a_warning(
 ) -> None:
     """Every call of the tool would be refused: the operator reads it before the first one is."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert await rehearse(loaded("tools: {execute_command: {cwd: ./work, sandbox: bubblewrap}}")) == [
+    assert await rehearse_start(loaded("tools: {execute_command: {cwd: ./work, sandbox: bubblewrap}}")) == [
         "execute_command runs nothing: this machine cannot confine commands (bubblewrap: the program "
         "bwrap is not installed). Install bubblewrap, or set tools.execute_command.sandbox"
     ]
-    assert await rehearse(loaded("tools: {execute_command: {cwd: ./work, sandbox: none}}")) == []
+    assert await rehearse_start(loaded("tools: {execute_command: {cwd: ./work, sandbox: none}}")) == []
 
 
 async def test_dry_start_creates_and_changes_nothing() -> None:
     """No store, no process, no file; what is there stays as it is, and so does the log."""
     configuration = loaded("tools: {http_request: {}, file_operations: {roots: [./work]}}")
-    assert await rehearse(configuration) == []
+    assert await rehearse_start(configuration) == []
     assert sorted(path.name for path in Path().iterdir()) == ["gateway.yaml", "mine.md", "work"]
     Path("gateway.db").write_bytes(b"")
-    assert await rehearse(configuration) == []
+    assert await rehearse_start(configuration) == []
     assert Path("gateway.db").read_bytes() == b""
 
 
 async def test_rule_that_matches_no_tool_is_reported_as_a_warning() -> None:
     """A name that no tool has is refused; a glob may be there before its tools are."""
     rules = "risk: {rules: {'exec_*': deny, 'execute_*': confirm, 'time.*': deny}}\n"
-    (warning,) = await rehearse(loaded(rules + "mcp: {servers: {time: {command: 'true'}}}"))
+    (warning,) = await rehearse_start(loaded(rules + "mcp: {servers: {time: {command: 'true'}}}"))
     assert warning.startswith("risk.rules.exec_*: no tool has a name like 'exec_*'")
-    (warning, other) = await rehearse(loaded(rules + "tools: {web: {use: http_request}}"))
+    (warning, other) = await rehearse_start(loaded(rules + "tools: {web: {use: http_request}}"))
     assert warning.startswith("risk.rules.exec_*") and other.startswith("risk.rules.time.*")

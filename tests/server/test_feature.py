@@ -20,7 +20,7 @@ class FirstService(FeatureService):
         super().__init__(needs, others)
         HEARD.append(f"{type(self).__name__} built")
 
-    def follow(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         HEARD.append(f"{type(self).__name__} follows")
 
     async def refresh(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config import ConfigError, Settings
 from gateway.contracts.storage.store import Json
-from gateway.server.offline_gate import asking_services, offline_gate
+from gateway.server.offline_gate import build_offline_gate, list_asking_services
 from gateway.tools.gate import RiskClaim
 
 BUILT_IN = {"demo_note", "execute_sql", "execute_command", "file_operations", "http_request"}
@@ -18,18 +18,18 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def decision(settings: Json, tool: str, arguments: Json, *, risk_level: str | None = None) -> str:
-    gate, specs = await offline_gate(Settings.model_validate(settings, context={"folder": Path.cwd()}))
+    gate, specs = await build_offline_gate(Settings.model_validate(settings, context={"folder": Path.cwd()}))
     claim = RiskClaim(arguments) if risk_level is None else RiskClaim(arguments, risk_level)
     return gate.judge(specs.get(tool), claim, tainted=False).decision
 
 
 async def test_offline_gate_knows_built_in_tools_and_creates_nothing(tmp_path: Path) -> None:
     """Although none is enabled; no file, no folder, no database."""
-    _, specs = await offline_gate(Settings())
+    _, specs = await build_offline_gate(Settings())
     assert set(specs) == BUILT_IN
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "work").write_text("where the tools' folder would be")
-    assert set((await offline_gate(Settings()))[1]) == BUILT_IN
+    assert set((await build_offline_gate(Settings()))[1]) == BUILT_IN
 
 
 async def test_risk_settings_change_offline_decisions() -> None:
@@ -143,4 +143,4 @@ def test_servers_that_require_approval_are_listed() -> None:
     """Their tools are known to a running gateway only."""
     server = {"command": "uvx", "args": ["x"]}
     servers = {"git": {**server, "requires_approval": True}, "time": server}
-    assert asking_services(Settings.model_validate({"mcp": {"servers": servers}})) == {"git"}
+    assert list_asking_services(Settings.model_validate({"mcp": {"servers": servers}})) == {"git"}

@@ -59,12 +59,12 @@ async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Counting]:
 
 
 async def left(store: Counting) -> set[str]:
-    return {found.id for found in (await store.runs(tenant="acme", limit=99)).runs}
+    return {found.id for found in (await store.list_runs(tenant="acme", limit=99)).runs}
 
 
 async def test_pruning_deletes_old_rows_in_small_steps(store: Counting, clock: Clock) -> None:
     """None of them has more rows than it may have, so whoever writes waits for one at most."""
-    assert await Pruner(store, owner="w1", clock=clock).prune() == RUNS * 10
+    assert await Pruner(store, owner="w1", clock=clock).prune_rows() == RUNS * 10
     assert await left(store) == {"young", "alive"}
     assert len(store.limits) > 2 and max(store.limits) <= module.MOST_ROWS
 
@@ -74,7 +74,7 @@ async def test_pruning_step_size_adapts_to_its_time_limit(
 ) -> None:
     """One at least, whatever it takes."""
     monkeypatch.setattr(module, "STEP_S", 1e-9)
-    assert await Pruner(store, owner="w1", clock=clock).prune() == RUNS * 10
+    assert await Pruner(store, owner="w1", clock=clock).prune_rows() == RUNS * 10
     assert set(store.limits[1:]) == {1}
 
 
@@ -83,9 +83,9 @@ async def test_pruning_is_done_by_one_process_at_a_time(store: Counting, clock: 
     now_s = clock.time()
     assert await store.take_duty(DUTY, owner="other", now_s=now_s, until_s=now_s + DUTY_S)
     pruner = Pruner(store, owner="w1", clock=clock)
-    assert await pruner.prune() == 0 and len(await left(store)) == RUNS + 2
+    assert await pruner.prune_rows() == 0 and len(await left(store)) == RUNS + 2
     manual.advance(DUTY_S + 1.0)
-    assert await pruner.prune() == RUNS * 10
+    assert await pruner.prune_rows() == RUNS * 10
 
 
 async def test_pruning_starts_later_and_continues_after_a_failure(

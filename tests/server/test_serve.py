@@ -16,7 +16,7 @@ async def test_banner_shows_addresses_and_hides_keys(tmp_path: Path) -> None:
         text = config(upstream.base_url, upstream={"api_key": "sk-not-for-everybody"}, **more)
         async with GatewayProcess(text) as gateway:
             await fetch(gateway)
-    lines = gateway.stdout_text().splitlines()
+    lines = gateway.read_stdout().splitlines()
     assert lines[0].startswith("Twolane ") and lines[0].endswith(" is ready.")
     assert f"  base URL    {gateway.base_url}/v1" in lines
     assert f"  context     {gateway.base_url}/context/v1" in lines
@@ -26,7 +26,7 @@ async def test_banner_shows_addresses_and_hides_keys(tmp_path: Path) -> None:
     assert f"  upstreams   up ({upstream.base_url})" in lines
     assert f"  metrics     {gateway.base_url}/metrics" in lines
     assert f"(process {gateway.pid})" in lines[-1]
-    assert "sk-not-for-everybody" not in gateway.stdout_text() + gateway.stderr_text()
+    assert "sk-not-for-everybody" not in gateway.read_stdout() + gateway.read_stderr()
 
 
 async def test_without_upstreams_the_demo_model_answers() -> None:
@@ -34,7 +34,7 @@ async def test_without_upstreams_the_demo_model_answers() -> None:
     async with GatewayProcess("") as gateway:
         models = await fetch(gateway, b"/v1/models")
     assert models.status == 200 and b'"data"' in models.payload
-    assert "demo model" in gateway.stdout_text()
+    assert "demo model" in gateway.read_stdout()
 
 
 async def test_address_in_use_is_reported_in_one_line() -> None:

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 import pytest
 from gateways import Stopwatch, config, exchange, until
 
-from gateway.server.sockets import ListenError, ListeningSockets, listen, reachable, steer_to_successor, stop_steering
+from gateway.server.sockets import (
+    ListenError,
+    ListeningSockets,
+    choose_reachable_host,
+    listen,
+    steer_to_successor,
+    stop_steering,
+)
 from gateway.testing.raw_connection import Peer, connect
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
@@ -89,7 +96,7 @@ def test_ipv6_address_has_brackets_in_its_url() -> None:
 
 def test_a_wildcard_is_reached_by_loopback() -> None:
     """Any other host as it is."""
-    assert [reachable(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
+    assert [choose_reachable_host(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
 
 
 def connects(port: int, *sockets: socket.socket, times: int = 40) -> list[int]:
@@ -181,7 +188,7 @@ class Load:
                 self.slowest_s = max(self.slowest_s, asked.s)
                 if response.status != 200:
                     self.failures.append(f"{keep=}: {response.raw!r}")
-                if not keep or response.values(b"connection") == [b"close"]:
+                if not keep or response.list_values(b"connection") == [b"close"]:
                     client.close()
                     client = None
             except (OSError, EOFError, ValueError) as error:
@@ -211,7 +218,7 @@ async def rolling_restarts(times: int, *, workers: int, request: bytes | None = 
             for _ in range(times):
                 successor = GatewayProcess(text, args=args, port=serving.port)
                 await stack.enter_async_context(successor)
-                await until(lambda successor=successor: "is ready" in successor.stdout_text(), timeout_s=120)
+                await until(lambda successor=successor: "is ready" in successor.read_stdout(), timeout_s=120)
                 await serving.stop()
                 assert serving.returncode == 0
                 serving = successor

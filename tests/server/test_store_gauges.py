@@ -15,8 +15,8 @@ from tests.plugins.stores.records import new, parked, run
 
 async def page(backlog: Backlog) -> dict[str, float]:
     metrics = Metrics()
-    metrics.sources.append(backlog.families)
-    text = await Exposition(metrics).page()
+    metrics.sources.append(backlog.collect_families)
+    text = await Exposition(metrics).build_page()
     check_by_promtool(text)
     found = samples(text).items()
     return {
@@ -37,7 +37,7 @@ async def test_store_gauges_report_pending_approvals_and_runs() -> None:
     for number, lease_s in enumerate((now_s + 5, now_s - STUCK_S + 1, now_s - STUCK_S - 1), 2):
         await store.write(new(run(f"run_{number}", owner="w", lease_s=lease_s)))
     backlog = Backlog(clock)
-    await backlog.look(store)
+    await backlog.read_state(store)
     found = await page(backlog)
     assert found.pop("gateway_store_bytes") > 4096
     assert found == {
@@ -54,7 +54,7 @@ async def test_store_gauges_report_pending_approvals_and_runs() -> None:
     assert (await page(backlog))["gateway_approvals_oldest_seconds"] == 95
     await store.close()
     with pytest.raises(StoreError):
-        await backlog.look(store)
+        await backlog.read_state(store)
     assert (await page(backlog))["gateway_store_up"] == 0
 
 
@@ -64,10 +64,10 @@ async def test_store_gauges_are_read_at_a_limited_rate() -> None:
     store, backlog = Counting(":memory:"), Backlog(Clock(manual))
     await store.open()
     for _ in range(10):
-        await backlog.look(store)
+        await backlog.read_state(store)
     assert store.looks == 1
     manual.advance(LOOK_S)
-    await backlog.look(store)
+    await backlog.read_state(store)
     assert store.looks == 2
     await store.close()
 

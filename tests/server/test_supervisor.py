@@ -13,11 +13,11 @@ from gateways import all_workers, config, exchange, fetch, key, scrape, until, u
 
 from gateway.testing import processes
 from gateway.testing.raw_connection import PEER_LEFT, Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, chunk, head, ok
+from gateway.testing.scripts import LAST_CHUNK, build_chunk, build_head, build_ok_answer
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
-STREAM_HEAD = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+STREAM_HEAD = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 ANSWERED = 'gateway_http_requests_total{code="200",method="GET",mode="passthrough",route="/v1/"}'
 
 
@@ -31,11 +31,11 @@ class Streams:
         while True:
             request = await peer.read_request(timeout_s=None)
             if request.target.endswith(b"/stream"):
-                await peer.send(STREAM_HEAD + chunk(b"begun"))
+                await peer.send(STREAM_HEAD + build_chunk(b"begun"))
                 await self.finish.wait()
-                await peer.send(chunk(b"done") + LAST_CHUNK)
+                await peer.send(build_chunk(b"done") + LAST_CHUNK)
             else:
-                await peer.send(ok())
+                await peer.send(build_ok_answer())
 
 
 async def begin_stream(client: Peer) -> None:
@@ -122,7 +122,7 @@ async def test_killed_worker_is_restarted_without_refusing_clients() -> None:
         streams.finish.set()
         ends = await asyncio.gather(*(end_stream(client) for client in clients), return_exceptions=True)
         assert 0 < ends.count(None) < len(ends)
-        (record,) = (json.loads(line) for line in gateway.stderr_text().splitlines() if "unexpectedly" in line)
+        (record,) = (json.loads(line) for line in gateway.read_stderr().splitlines() if "unexpectedly" in line)
         assert record["level"] == "error" and "signal 9" in record["event"]
 
 
@@ -136,7 +136,7 @@ async def test_restarted_worker_uses_the_reloaded_configuration() -> None:
             one = config(upstream.base_url, workers=2, keys=[key("kept")])
             gateway.folder.joinpath("gateway.yaml").write_text(one)
             gateway.signal(signal.SIGHUP)
-            await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+            await until(lambda: gateway.read_stderr().count("configuration reloaded") == 2)
             for worker in await all_workers(gateway):
                 os.kill(worker.pid, signal.SIGKILL)
             assert {(await fetch(gateway, b"/v1/x", revoked)).status for _ in range(10)} == {401}
@@ -150,7 +150,7 @@ async def test_restarted_worker_serves_on_the_original_admin_address() -> None:
         moved = config(upstream.base_url, workers=2, admin={"listen": "127.0.0.1:1"})
         gateway.folder.joinpath("gateway.yaml").write_text(moved)
         gateway.signal(signal.SIGHUP)
-        await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+        await until(lambda: gateway.read_stderr().count("configuration reloaded") == 2)
         for worker in await all_workers(gateway):
             os.kill(worker.pid, signal.SIGKILL)
         assert {(await fetch(gateway, b"/health/ready")).status for _ in range(10)} == {200}
@@ -166,12 +166,12 @@ async def test_reload_during_a_worker_restart_reaches_every_worker() -> None:
             gateway.signal(signal.SIGHUP)
             await asyncio.sleep(0.03)  # the moments of the signals are the case: some come before it has a handler
         await until(lambda: len(workers_of(gateway)) == 2)
-        assert gateway.stderr_text().count("unexpectedly") == 1
+        assert gateway.read_stderr().count("unexpectedly") == 1
         if {(await fetch(gateway)).status for _ in range(10)} != {401}:
             # A vote that is open while a worker starts is refused, by all and in the log. The next one counts.
-            assert "not every worker could use it" in gateway.stderr_text()
+            assert "not every worker could use it" in gateway.read_stderr()
             gateway.signal(signal.SIGHUP)
-            await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+            await until(lambda: gateway.read_stderr().count("configuration reloaded") == 2)
         assert {(await fetch(gateway)).status for _ in range(10)} == {401}
         assert {(await fetch(gateway, b"/v1/x", b"X-Gateway-Key: new")).status for _ in range(10)} == {200}
 
@@ -183,7 +183,7 @@ async def test_no_worker_outlives_its_parent(number: signal.Signals) -> None:
         workers = set(await all_workers(gateway))
         assert len(workers) == 2
         gateway.signal(number)
-        await until(lambda: not processes.still_living(workers))
+        await until(lambda: not processes.list_living(workers))
         assert await gateway.wait() == (0 if number == signal.SIGTERM else -number)
 
 
@@ -220,7 +220,7 @@ async def test_streams_are_cut_at_the_drain_limit_or_second_signal() -> None:
             await begin_stream(client)
             for _ in range(signals):
                 gateway.signal(signal.SIGTERM)
-                await until(lambda gateway=gateway: "draining" in gateway.stderr_text())
+                await until(lambda gateway=gateway: "draining" in gateway.read_stderr())
             assert await gateway.wait() == 0
             assert await client.wait_end() == "reset"
 
@@ -247,7 +247,7 @@ async def starting(text: str) -> AsyncIterator[GatewayProcess]:
 
 def begun(gateway: GatewayProcess) -> bool:
     try:
-        return processes.living_process(gateway.pid) is not None
+        return processes.find_living_process(gateway.pid) is not None
     except RuntimeError:
         return False
 
@@ -264,7 +264,7 @@ async def test_worker_killed_during_startup_is_restarted(which: int, later_s: fl
             await until(lambda: len(workers_of(gateway)) == 2)
             assert {(await fetch(gateway)).status for _ in range(20)} == {200}
         assert gateway.returncode == 0
-        assert gateway.stdout_text().count("is ready") == 1 and gateway.stderr_text().count("unexpectedly") == 1
+        assert gateway.read_stdout().count("is ready") == 1 and gateway.read_stderr().count("unexpectedly") == 1
 
 
 async def test_worker_hanging_during_startup_does_not_block_signals() -> None:
@@ -281,7 +281,7 @@ async def test_worker_hanging_during_startup_does_not_block_signals() -> None:
                 gateway.signal(signal.SIGTERM)
             await asyncio.wait({ended}, timeout=0.2)
         assert await ended == 0
-        assert not processes.still_living({frozen})
+        assert not processes.list_living({frozen})
         with suppress(RuntimeError):  # the other one may have been ready by then
             await entering
 
@@ -292,6 +292,6 @@ async def test_reload_during_worker_start_reaches_all_workers_without_a_crash() 
         gateway.folder.joinpath("gateway.yaml").write_text(config(upstream.base_url, workers=2, keys=[key("new")]))
         gateway.signal(signal.SIGHUP)
         await all_workers(gateway)
-        await until(lambda: gateway.stderr_text().count("configuration reloaded") == 2)
+        await until(lambda: gateway.read_stderr().count("configuration reloaded") == 2)
         assert {(await fetch(gateway)).status for _ in range(10)} == {401}
-        assert "unexpectedly" not in gateway.stderr_text()
+        assert "unexpectedly" not in gateway.read_stderr()

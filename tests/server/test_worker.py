@@ -11,7 +11,7 @@ from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_re
 
 from gateway.testing.messages import Response
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -24,8 +24,8 @@ READY = get(b"/health/ready").replace(b"gw.example", b"localhost")
 async def streaming(peer: Peer) -> None:
     """A stream that goes on until the request after it, which is answered by its end."""
     await peer.read_request()
-    await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
-    await peer.send(chunk(b"begun"))
+    await peer.send(build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
+    await peer.send(build_chunk(b"begun"))
     await peer.wait_end(timeout_s=None)
 
 
@@ -35,12 +35,12 @@ async def test_drain_finishes_streams_and_refuses_new_connections() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"begun"))
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(b"begun"))
         await finish.wait()
-        await peer.send(chunk(b"done") + LAST_CHUNK)
+        await peer.send(build_chunk(b"done") + LAST_CHUNK)
 
     async with (
-        FakeUpstream(script, serve(answer(200, b"ok"))) as upstream,
+        FakeUpstream(script, serve(build_answer(200, b"ok"))) as upstream,
         GatewayProcess(config(upstream.base_url, limits=PATIENT)) as gateway,
         connect(gateway.host, gateway.port) as stream,
         connect(gateway.host, gateway.port) as probe,
@@ -57,13 +57,13 @@ async def test_drain_finishes_streams_and_refuses_new_connections() -> None:
         not_ready = await exchange(probe, READY)
         assert not_ready.status == 503 and json.loads(not_ready.payload) == {"status": "draining"}
         last = await exchange(busy)
-        assert last.status == 200 and last.values(b"connection") == [b"close"]
+        assert last.status == 200 and last.list_values(b"connection") == [b"close"]
         assert await busy.wait_end() == "eof"
         assert await idle.wait_end() == "eof" and not idle.received.endswith(b"close\r\n\r\nok")
         finish.set()
         await stream.read_until(LAST_CHUNK)
         assert await gateway.wait() == 0
-        assert stream.received.endswith(chunk(b"done") + LAST_CHUNK)
+        assert stream.received.endswith(build_chunk(b"done") + LAST_CHUNK)
 
 
 async def test_drain_limit_cuts_remaining_streams_visibly() -> None:
@@ -108,9 +108,9 @@ async def test_reload_applies_to_new_requests_and_ignores_bad_files() -> None:
 
     async def old(peer: Peer) -> None:
         await peer.read_request(timeout_s=None)
-        await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"old"))
+        await peer.send(build_head(200, [("Transfer-Encoding", "chunked")]) + build_chunk(b"old"))
         await finish.wait()
-        await peer.send(chunk(b"done") + LAST_CHUNK)
+        await peer.send(build_chunk(b"done") + LAST_CHUNK)
 
     def payload(response: Response) -> bytes:
         assert response.status == 200
@@ -118,7 +118,7 @@ async def test_reload_applies_to_new_requests_and_ignores_bad_files() -> None:
 
     async with (
         FakeUpstream(old) as first,
-        FakeUpstream(serve(answer(200, b"new"))) as second,
+        FakeUpstream(serve(build_answer(200, b"new"))) as second,
         GatewayProcess(config(first.base_url)) as gateway,
         connect(gateway.host, gateway.port) as stream,
         connect(gateway.host, gateway.port) as client,
@@ -141,14 +141,14 @@ async def test_reload_applies_to_new_requests_and_ignores_bad_files() -> None:
             assert payload(await exchange(client)) == b"new"
         file.unlink()
         gateway.signal(signal.SIGHUP)
-        await until(lambda: gateway.stderr_text().count("reload failed") == 5)
+        await until(lambda: gateway.read_stderr().count("reload failed") == 5)
         counts = await scrape(gateway)
         assert (counts[success], counts[failure]) == (1, 5)
         assert payload(await exchange(client)) == b"new"
         finish.set()
         await stream.read_until(LAST_CHUNK)
         await first.wait_open(0)
-        errors = [json.loads(line)["event"] for line in gateway.stderr_text().splitlines() if "failed" in line]
+        errors = [json.loads(line)["event"] for line in gateway.read_stderr().splitlines() if "failed" in line]
         assert all("the old configuration stays in use" in error for error in errors)
 
 
@@ -165,7 +165,7 @@ async def test_reloads_lose_no_request() -> None:
             for _ in range(10):
                 statuses.append((await exchange(client)).status)
                 statuses.append((await fetch(gateway)).status)
-            await until(lambda n=n: gateway.stderr_text().count("configuration reloaded") > n)
+            await until(lambda n=n: gateway.read_stderr().count("configuration reloaded") > n)
         assert statuses == [200] * 400
 
 
@@ -174,7 +174,7 @@ async def test_start_receives_the_exits_of_its_confinement_trials(tmp_path: Path
     """Tools try the machine with processes of their own before the gateway is ready, while other signals wait."""
     tools = {"execute_command": {"cwd": str(tmp_path)}}
     async with GatewayProcess(config(None, tools=tools, workers=workers)) as gateway:
-        assert "what the tools need of this machine was not found out" not in gateway.stderr_text()
+        assert "what the tools need of this machine was not found out" not in gateway.read_stderr()
 
 
 _STUCK = """
@@ -236,7 +236,7 @@ async def test_stuck_plugin_does_not_block_shutdown(tmp_path: Path, how: str) ->
         await until((tmp_path / "began").exists)
         gateway.signal(signal.SIGTERM)
         assert await gateway.wait() == 1
-        assert "the gateway has not ended 2 s after it began to close" in gateway.stderr_text()
+        assert "the gateway has not ended 2 s after it began to close" in gateway.read_stderr()
         await gateway.start()
         runs = await until_read(lambda: fetch(gateway, b"/context/runs"), lambda page: b"unknown" in page.payload)
         (run,) = json.loads(runs.payload)["data"]

@@ -12,7 +12,7 @@ from gateways import config, key, until_read
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import ok
+from gateway.testing.scripts import build_ok_answer
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -23,7 +23,7 @@ TOKENS, ANSWER = 30, 8
 BODY = {"model": "m", "max_tokens": ANSWER, "messages": [{"role": "user", "content": "x" * 18}]}
 USAGE = {"prompt_tokens": TOKENS - ANSWER, "completion_tokens": ANSWER, "total_tokens": TOKENS}
 MESSAGE = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
-FINE = ok(json.dumps({"model": "m", "choices": [MESSAGE], "usage": USAGE}).encode())
+FINE = build_ok_answer(json.dumps({"model": "m", "choices": [MESSAGE], "usage": USAGE}).encode())
 
 
 class Fleet:

@@ -44,14 +44,14 @@ async def test_forked_gateway_leads_its_own_session(output: Path) -> None:
     with output.open("wb") as stream:
         arguments = ["run", "-c", str(output.parent / "gateway.yaml")]
         gateway = await forked(arguments, stdout=stream.fileno(), stderr=stream.fileno())
-    leader = processes.living_process(gateway.pid)
+    leader = processes.find_living_process(gateway.pid)
     assert leader is not None and leader.parent != os.getpid()
     assert gateway.returncode is None
     gateway.send_signal(signal.SIGKILL)
     assert await gateway.wait() == -signal.SIGKILL == gateway.returncode
     with pytest.raises(ProcessLookupError):
         gateway.send_signal(signal.SIGTERM)
-    assert processes.still_living([*processes.family(leader), leader]) == []
+    assert processes.list_living([*processes.list_family(leader), leader]) == []
 
 
 async def test_concurrent_forks_return_their_own_exit_codes(output: Path) -> None:

@@ -13,8 +13,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gateway import __version__
-from gateway.telemetry.exposition import Exposition, merged_counts, merged_gauges
-from gateway.telemetry.metrics import REQUESTS, Metrics, counter
+from gateway.telemetry.exposition import Exposition, merge_counts, merge_gauges
+from gateway.telemetry.metrics import REQUESTS, Metrics, build_counter
 from gateway.telemetry.page_text import Gauge
 from gateway.telemetry.shared_counts import SharedCounts
 
@@ -22,13 +22,13 @@ OK = (("code", "200"), ("method", "POST"), ("mode", "passthrough"), ("route", "/
 
 
 async def page(metrics: Metrics) -> bytes:
-    return await Exposition(metrics).page()
+    return await Exposition(metrics).build_page()
 
 
 def summed(*workers: Metrics) -> bytes:
     """The counts of these workers on one page."""
     each = [{key: tuple(map(float, values)) for key, values in metrics.collect_counts()} for metrics in workers]
-    return page_of(merged_counts(each).items())
+    return page_of(merge_counts(each).items())
 
 
 # One worker.
@@ -47,7 +47,7 @@ async def test_single_worker_metrics_page_is_valid_and_names_the_build() -> None
 
 async def test_metrics_page_passes_the_strict_openmetrics_parser() -> None:
     """All that a busy worker counts passes the strict parser of that format."""
-    text = await Exposition(busy()).page(openmetrics=True)
+    text = await Exposition(busy()).build_page(openmetrics=True)
     families = {family.name: family for family in parse_openmetrics(text.decode())}
     assert families["gateway_http_requests"].type == "counter" and "process_cpu_seconds" in families
     assert sum(len(family.samples) for family in families.values()) == len(samples(await page(busy())))
@@ -68,14 +68,14 @@ async def test_metric_sources_are_collected_at_each_scrape() -> None:
     metrics, open_connections = Metrics(), 0
 
     def families() -> list[Metric]:
-        refused = counter("gateway_refused", "Refused", 3)
+        refused = build_counter("gateway_refused", "Refused", 3)
         return [GaugeMetricFamily("gateway_open", "Open connections", value=open_connections), refused]
 
     metrics.sources.append(families)
     exposition = Exposition(metrics)
-    assert samples(await exposition.page())["gateway_open", ()] == 0
+    assert samples(await exposition.build_page())["gateway_open", ()] == 0
     open_connections = 7
-    found = samples(await exposition.page())
+    found = samples(await exposition.build_page())
     assert (found["gateway_open", ()], found["gateway_refused_total", ()]) == (7, 3)
 
 
@@ -96,9 +96,9 @@ async def test_labels_of_gauges_are_escaped() -> None:
 def test_counters_and_histograms_are_summed() -> None:
     """Label by label; what only one worker has is kept."""
     other = busy()
-    other.route("/v1/", "passthrough").codes("POST")[200] += 10
+    other.route("/v1/", "passthrough").count_codes("POST")[200] += 10
     other.route("/v1/", "passthrough").answered.observe(3.0)
-    other.upstream("second").outcomes["reset"] += 1
+    other.get_upstream("second").outcomes["reset"] += 1
     merged = summed(busy(), other, Metrics())
     check_by_promtool(merged)
     found = samples(merged)
@@ -144,7 +144,7 @@ def test_gauges_of_workers_merge_by_sum_max_or_min(name: str, values: tuple[floa
     """A sum where it means something; else the largest, or the smallest where one bad worker must show."""
     for order in (values, values[::-1]):
         gauges: list[list[Gauge]] = [[(name, "Text", [("a", "b")], one), (name, "Text", [], 1.0)] for one in order]
-        assert merged_gauges(gauges)[0] == (name, "Text", [("a", "b")], merged)
+        assert merge_gauges(gauges)[0] == (name, "Text", [("a", "b")], merged)
 
 
 # Several workers, over their sockets.
@@ -183,31 +183,31 @@ async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
 async def test_every_worker_exposes_the_numbers_of_all_workers(workers: Workers) -> None:
     """Each once, and as they are now."""
     for exposition in workers.each:
-        assert samples(await exposition.page())["gateway_http_requests_total", OK] == 9
-    workers.metrics[1].route("/v1/", "passthrough").codes("POST")[200] += 1
+        assert samples(await exposition.build_page())["gateway_http_requests_total", OK] == 9
+    workers.metrics[1].route("/v1/", "passthrough").count_codes("POST")[200] += 1
     for exposition in workers.each:
-        found = samples(await exposition.page())
+        found = samples(await exposition.build_page())
         assert found["gateway_http_requests_total", OK] == 10
         assert found["process_resident_memory_bytes", ()] > 1_000_000
 
 
 async def test_closed_worker_keeps_its_counts_on_the_page(workers: Workers, tmp_path: Path) -> None:
     """Also what it counted last; its socket is gone; closing twice is fine."""
-    workers.metrics[2].route("/v1/", "passthrough").codes("POST")[200] += 1
+    workers.metrics[2].route("/v1/", "passthrough").count_codes("POST")[200] += 1
     await workers.each[2].close()
     await workers.each[2].close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.sock", "1.sock"]
-    assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 10
+    assert samples(await workers.each[0].build_page())["gateway_http_requests_total", OK] == 10
 
 
 async def test_counters_never_decrease_when_a_worker_is_replaced(workers: Workers) -> None:
     """What a page has shown stays, for counters, histograms and the CPU time of processes."""
-    before = samples(await workers.each[0].page())
+    before = samples(await workers.each[0].build_page())
     for round_ in range(1, 4):
         await workers.restart(1)
-        workers.metrics[1].route("/v1/", "passthrough").codes("POST")[200] += 5
-        workers.metrics[1].upstream("openai").first_byte.observe(1.0)
-        after = samples(await workers.each[2].page())
+        workers.metrics[1].route("/v1/", "passthrough").count_codes("POST")[200] += 5
+        workers.metrics[1].get_upstream("openai").first_byte.observe(1.0)
+        after = samples(await workers.each[2].build_page())
         ours = {key: value for key, value in before.items() if re.search("_(total|bucket|count|sum)$", key[0])}
         assert {key for key, value in ours.items() if after[key] < value} == set()
         assert after["gateway_http_requests_total", OK] == 9 + 5 * round_
@@ -217,7 +217,7 @@ async def test_counters_never_decrease_when_a_worker_is_replaced(workers: Worker
 
 async def test_worker_counts_are_saved_to_shared_memory_periodically(workers: Workers) -> None:
     """So that a worker that is killed takes only a moment's counts with it."""
-    workers.metrics[1].route("/v1/", "passthrough").codes("POST")[200] += 5
+    workers.metrics[1].route("/v1/", "passthrough").count_codes("POST")[200] += 5
     key = (REQUESTS, ("/v1/", "POST", "200", "passthrough"))
     await until(lambda: workers.shared[1].read()[key] == (8,))
 
@@ -228,9 +228,9 @@ async def test_series_beyond_shared_memory_are_omitted_and_logged_once(
     """Those that are there go on, and the log of each worker says it once."""
     monkeypatch.setattr("gateway.telemetry.shared_counts.NAMES_BYTES", 0)
     for name in ("new", "newer"):
-        workers.metrics[0].upstream(name).outcomes["ok"] += 1
-        workers.metrics[0].route("/v1/", "passthrough").codes("POST")[200] += 1
-        found = samples(await workers.each[0].page())
+        workers.metrics[0].get_upstream(name).outcomes["ok"] += 1
+        workers.metrics[0].route("/v1/", "passthrough").count_codes("POST")[200] += 1
+        found = samples(await workers.each[0].build_page())
     assert found["gateway_http_requests_total", OK] == 11
     assert [record.levelname for record in caplog.records if "/metrics lacks" in record.message] == ["ERROR"] * 3
 
@@ -246,7 +246,7 @@ async def test_worker_with_broken_answer_loses_only_its_gauges(workers: Workers,
         writer.close()
 
     async with await asyncio.start_unix_server(break_off, tmp_path / "9.sock"):
-        assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 9
+        assert samples(await workers.each[0].build_page())["gateway_http_requests_total", OK] == 9
 
 
 async def test_hung_worker_loses_only_its_gauges(
@@ -258,5 +258,7 @@ async def test_hung_worker_loses_only_its_gauges(
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(tmp_path / "1.sock"))
         hung.listen()
-        assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 9
-    assert samples(await workers.each[0].page())["gateway_http_requests_total", OK] == 9  # nobody listens there now
+        assert samples(await workers.each[0].build_page())["gateway_http_requests_total", OK] == 9
+    assert (
+        samples(await workers.each[0].build_page())["gateway_http_requests_total", OK] == 9
+    )  # nobody listens there now

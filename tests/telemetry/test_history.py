@@ -25,32 +25,32 @@ class Watched:
     def __init__(self) -> None:
         self.metrics, self.counters, self.clock, self.waiting = Metrics(), ContextCounters(), Wall(), 0
         self.metrics.further.append(self.counters.collect_counts)
-        self.history = History(Exposition(self.metrics).counts, lambda: self.waiting, clock=self.clock)
+        self.history = History(Exposition(self.metrics).read_counts, lambda: self.waiting, clock=self.clock)
 
     def answered(self, code: int, *, overhead_s: float) -> None:
         tally = self.metrics.route("/v1/", "passthrough")
-        tally.codes("POST")[code] += 1
+        tally.count_codes("POST")[code] += 1
         tally.overhead.observe(overhead_s)
 
     def later(self, seconds: float = STEP_S) -> None:
         self.clock.now_s += seconds
-        self.history.look()
+        self.history.add_point_if_due()
 
 
 def test_history_of_a_fresh_gateway_has_a_point_immediately() -> None:
     """The time since its start; without requests there is no mean of anything."""
     watched = Watched()
-    watched.history.look()
+    watched.history.add_point_if_due()
     watched.clock.now_s += 5
     nothing = Point(at_s=1005.0, span_s=5.0, requests=0, errors=0, overhead_ms=None, approval_wait_s=None, pending=0)
-    assert watched.history.points() == [nothing]
-    assert watched.history.points() == [nothing], "reading changes nothing"
+    assert watched.history.list_points() == [nothing]
+    assert watched.history.list_points() == [nothing], "reading changes nothing"
 
 
 def test_history_point_holds_the_figures_of_its_minute() -> None:
     """Not those of the time before it."""
     watched = Watched()
-    watched.history.look()
+    watched.history.add_point_if_due()
     watched.answered(200, overhead_s=0.002)
     watched.answered(503, overhead_s=0.004)
     watched.answered(404, overhead_s=0.003)
@@ -60,7 +60,7 @@ def test_history_point_holds_the_figures_of_its_minute() -> None:
     watched.answered(200, overhead_s=0.010)
     watched.waiting = 3
     watched.clock.now_s += 15
-    first, now = watched.history.points()
+    first, now = watched.history.list_points()
     assert (first.at_s, first.span_s, first.requests, first.errors, first.pending) == (1060.0, 60.0, 3, 1, 0)
     assert first.overhead_ms is not None and abs(first.overhead_ms - 3.0) < 1e-9 and first.approval_wait_s == 30.0
     assert (now.span_s, now.requests, now.errors, now.approval_wait_s, now.pending) == (15.0, 1, 0, None, 3)
@@ -70,21 +70,21 @@ def test_history_point_holds_the_figures_of_its_minute() -> None:
 def test_early_history_sample_adds_no_point() -> None:
     """And a late one adds a point that says how long it is."""
     watched = Watched()
-    watched.history.look()
+    watched.history.add_point_if_due()
     for _ in range(5):
         watched.later(10)
-    assert len(watched.history.points()) == 1
+    assert len(watched.history.list_points()) == 1
     watched.later(25)
-    assert [point.span_s for point in watched.history.points()] == [75.0, 0.0]
+    assert [point.span_s for point in watched.history.list_points()] == [75.0, 0.0]
 
 
 def test_history_survives_a_clock_set_back() -> None:
     """A point without a length, and the history goes on."""
     watched = Watched()
-    watched.history.look()
+    watched.history.add_point_if_due()
     watched.later(-3600)
     watched.later()
-    assert [point.span_s for point in watched.history.points()] == [0.0, 60.0, 0.0]
+    assert [point.span_s for point in watched.history.list_points()] == [0.0, 60.0, 0.0]
 
 
 def test_old_history_points_are_dropped() -> None:
@@ -92,7 +92,7 @@ def test_old_history_points_are_dropped() -> None:
     watched = Watched()
     for _ in range(POINTS + 20):
         watched.later()
-    points = watched.history.points()
+    points = watched.history.list_points()
     assert len(points) == POINTS and points[-1].at_s - points[0].at_s == (POINTS - 2) * STEP_S
 
 
@@ -104,10 +104,10 @@ def test_history_includes_the_counts_of_other_workers(tmp_path: Path) -> None:
         Exposition(metrics, shared=shared, folder=tmp_path, index=i)
         for i, metrics in enumerate((watched.metrics, other))
     ]
-    history = History(expositions[0].counts, lambda: 0, clock=watched.clock)
-    history.look()
-    other.route("/v1/", "passthrough").codes("POST")[200] += 4
+    history = History(expositions[0].read_counts, lambda: 0, clock=watched.clock)
+    history.add_point_if_due()
+    other.route("/v1/", "passthrough").count_codes("POST")[200] += 4
     watched.answered(200, overhead_s=0.001)
-    expositions[1].counts()
-    (point,) = history.points()
+    expositions[1].read_counts()
+    (point,) = history.list_points()
     assert point.requests == 5

@@ -11,8 +11,8 @@ import pytest
 from gateway.telemetry.logs import (
     DirectSink,
     SinkHandler,
-    access_record,
-    install,
+    build_access_record,
+    install_sink,
     wants_json,
 )
 
@@ -40,7 +40,7 @@ def test_text_log_line_shows_time_level_event_and_facts() -> None:
 
 def test_an_access_record_has_a_time_a_level_and_an_event() -> None:
     """The time in UTC with milliseconds."""
-    record = access_record({"status": 200, "level": "info"})
+    record = build_access_record({"status": 200, "level": "info"})
     assert (record["event"], record["status"]) == ("request", 200)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ", str(record["ts"]))
 
@@ -225,7 +225,7 @@ def test_install_sends_everything_to_the_sink(log: Log) -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     try:
-        install(log.sink, level="info")
+        install_sink(log.sink, level="info")
         logging.getLogger("some.library").info("hello")
         logging.getLogger("some.library").debug("not this")
         assert len(root.handlers) == 1

@@ -62,8 +62,8 @@ def test_labels_are_escaped() -> None:
     """Routes and upstreams are the operator's words."""
     odd = 'a"b\\c\nd'
     metrics = Metrics()
-    metrics.upstream(odd).outcomes["ok"] += 1
-    metrics.route(odd, "passthrough").codes("GET")[200] += 1
+    metrics.get_upstream(odd).outcomes["ok"] += 1
+    metrics.route(odd, "passthrough").count_codes("GET")[200] += 1
     assert value(metrics, "gateway_upstream_requests_total", upstream=odd, outcome="ok") == 1
     check_by_promtool(page_of(metrics.collect_counts()))
 
@@ -95,7 +95,7 @@ def test_a_histogram_agrees_with_counting_by_hand() -> None:
     for observed in seen[:300]:
         histogram.observe(observed)
     histogram.observe_all(seen[300:])
-    *counts, total = histogram.values()
+    *counts, total = histogram.read_values()
     assert total == pytest.approx(sum(seen))
     for bound, below in zip((*DURATION_BUCKETS_S, math.inf), accumulate(counts), strict=True):
         assert below == sum(observed <= bound for observed in seen)
@@ -109,7 +109,7 @@ def test_each_upstream_adds_a_bounded_number_of_series() -> None:
     metrics = Metrics()
     few = len(samples(page_of(metrics.collect_counts())))
     for i in range(200):
-        tally = metrics.upstream(f"upstream {i}")
+        tally = metrics.get_upstream(f"upstream {i}")
         for outcome in ("ok", "error", "connect", "timeout", "reset", "truncated", "invalid", "cancelled"):
             tally.outcomes[outcome] += 1
         tally.retries["stale"] += 1
@@ -121,10 +121,10 @@ def test_tally_lookup_returns_the_same_object() -> None:
     metrics = Metrics()
     assert metrics.route("/v1/", "passthrough") is metrics.route("/v1/", "passthrough")
     assert metrics.route("/v1/", "passthrough") is not metrics.route("/v1/", "own")
-    assert metrics.upstream("a") is metrics.upstream("a")
+    assert metrics.get_upstream("a") is metrics.get_upstream("a")
     tally = metrics.route("/v1/", "passthrough")
-    assert tally.codes("GET") is tally.codes("GET")
-    assert tally.codes("BREW") is tally.codes("get") is not tally.codes("GET")
+    assert tally.count_codes("GET") is tally.count_codes("GET")
+    assert tally.count_codes("BREW") is tally.count_codes("get") is not tally.count_codes("GET")
 
 
 def test_unusual_methods_and_codes_share_a_label() -> None:
@@ -133,7 +133,7 @@ def test_unusual_methods_and_codes_share_a_label() -> None:
     tally = metrics.route("/v1/", "passthrough")
     for method in (*METHODS, "BREW", "PROPFIND"):
         for code in range(100, 1000):
-            tally.codes(method)[code] += 1
+            tally.count_codes(method)[code] += 1
     counted = {
         k: v for k, v in samples(page_of(metrics.collect_counts())).items() if k[0] == "gateway_http_requests_total"
     }
@@ -154,7 +154,7 @@ def test_routes_beyond_the_limit_share_a_label() -> None:
     """And still count."""
     metrics = Metrics()
     for number in range(1000):
-        metrics.route(f"/r{number}/", "passthrough").codes("GET")[200] += 1
+        metrics.route(f"/r{number}/", "passthrough").count_codes("GET")[200] += 1
     routes = {
         dict(key[1])["route"]: v
         for key, v in samples(page_of(metrics.collect_counts())).items()
@@ -178,7 +178,7 @@ def test_number_of_metric_series_is_bounded() -> None:
         code = rng.choice(ours if (route, mode) in OWN else (rng.randrange(100, 1000), *sorted(CODES)))
         seen.add((route, mode, method, code))
         tally = metrics.route(route, mode)
-        tally.codes(method)[code] += 1
+        tally.count_codes(method)[code] += 1
         rng.choice((tally.answered, tally.streamed, tally.overhead)).observe(rng.random())
     text = page_of(metrics.collect_counts())
     found = samples(text)

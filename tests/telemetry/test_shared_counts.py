@@ -27,7 +27,7 @@ def test_successor_process_adds_to_existing_counts() -> None:
     for generation in range(1, 4):
         successor = SharedCounts()
         successor._memory = counts._memory
-        successor.adopt()
+        successor.adopt_place()
         successor.write([(KEY, (2,)), ((f"only {generation}", ()), (1,))])
         found = counts.read()
         assert found[KEY] == (2 * generation,) and len(found) == 1 + generation

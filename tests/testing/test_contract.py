@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gateway.contracts.plugin import Plugin
 from gateway.testing import ContractError, check_stage
-from gateway.testing.contract import check_config, subject
+from gateway.testing.contract import check_config, load_subject
 
 from .rule_keepers import PassOn
 
@@ -116,7 +116,7 @@ def test_failing_build_raises_contract_error() -> None:
         raise ValueError("no")
 
     with pytest.raises(ContractError, match=r"is built with a valid config.*ValueError\('no'\)"):
-        subject("stages", Plugin(Good, build), {}, None).build(None)  # type: ignore[arg-type]
+        load_subject("stages", Plugin(Good, build), {}, None).build(None)  # type: ignore[arg-type]
 
 
 async def test_contract_check_refuses_a_running_event_loop() -> None:

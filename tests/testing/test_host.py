@@ -20,7 +20,7 @@ async def test_fake_host_has_a_working_store() -> None:
     async with FakeHost() as fake:
         host: Host = fake
         await host.store.put_prompt("p", "Hi.", tenant="t", now_s=host.clock.time())
-        stored = await host.store.prompt("p", tenant="t")
+        stored = await host.store.get_prompt("p", tenant="t")
         assert stored is not None and (stored.text, stored.updated_s) == ("Hi.", 1000.0)
 
 
@@ -39,10 +39,10 @@ def test_fake_host_offers_tools_allowed_by_the_request() -> None:
 async def test_fake_host_prompts_wait_for_their_gate() -> None:
     """And are the same for every tenant."""
     host = FakeHost(prompts={"p": "Hi."})
-    assert await host.prompts.text("p", tenant="a") == "Hi." == await host.prompts.text("p", tenant="b")
-    assert await host.prompts.text("q", tenant="a") is None
+    assert await host.prompts.read_text("p", tenant="a") == "Hi." == await host.prompts.read_text("p", tenant="b")
+    assert await host.prompts.read_text("q", tenant="a") is None
     host.prompts.gate.clear()
-    reading = asyncio.ensure_future(host.prompts.text("p", tenant="a"))
+    reading = asyncio.ensure_future(host.prompts.read_text("p", tenant="a"))
     await asyncio.sleep(0)
     assert not reading.done()
     host.prompts.gate.set()
@@ -73,7 +73,7 @@ def test_fake_counters_reject_unknown_names_and_labels(name: str, labels: dict[s
 async def test_fake_host_loop_stage_passes_through() -> None:
     """And their limits can be read."""
     host = FakeHost()
-    reply = await host.runs.stage(LoopLimits(max_tool_calls=3))(make_exchange(), ScriptedModel("Hi."))
+    reply = await host.runs.build_stage(LoopLimits(max_tool_calls=3))(make_exchange(), ScriptedModel("Hi."))
     assert isinstance(reply, Reply) and host.runs.limits == [LoopLimits(max_tool_calls=3)]
 
 

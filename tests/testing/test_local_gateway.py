@@ -15,7 +15,7 @@ async def test_local_gateway_serves_logs_and_counts_requests() -> None:
             await client.send(ASK)
             assert (await client.read_response()).status == 200
             assert '"path":"/v1/models"' in gateway.get_log()
-            assert gateway.metrics.upstream("u").outcomes == {"ok": 1}
+            assert gateway.metrics.get_upstream("u").outcomes == {"ok": 1}
 
 
 async def test_local_gateway_applies_a_reload() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.testing.messages import Request, Response, content_length, dechunk, differences, split_head
+from gateway.testing.messages import Request, Response, dechunk, describe_differences, read_content_length, split_head
 
 CHUNKED = b"5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n"
 MESSAGE = b"POST /a?b= HTTP/1.1\r\nHost: h\r\nX-a:  1 \r\nX-A: 2\r\n\r\nbody"
@@ -13,7 +13,7 @@ def test_request_keeps_words_and_headers_as_sent() -> None:
     request = Request(b"POST /a?b= HTTP/1.1\r\nHost: h\r\nX-a:  1 \r\nX-A: 2\r\n\r\n", b"body")
     assert (request.method, request.target, request.version) == (b"POST", b"/a?b=", b"HTTP/1.1")
     assert request.headers == ((b"Host", b"h"), (b"X-a", b"1"), (b"X-A", b"2"))
-    assert request.values(b"x-a") == [b"1", b"2"]
+    assert request.list_values(b"x-a") == [b"1", b"2"]
     assert request.payload == b"body" and request.trailers == () and request.raw == MESSAGE
 
 
@@ -57,15 +57,15 @@ def test_a_status_is_three_digits(code: bytes) -> None:
 def test_a_content_length_is_plain_digits(line: bytes) -> None:
     """What int() would let through is an error."""
     with pytest.raises(ValueError, match="Content-Length"):
-        content_length([(b"content-length", line)])
+        read_content_length([(b"content-length", line)])
 
 
 def test_two_different_content_lengths_are_an_error() -> None:
     """Equal ones count once."""
-    assert content_length([(b"Content-Length", b"3"), (b"content-length", b"3")]) == 3
-    assert content_length([]) is None
+    assert read_content_length([(b"Content-Length", b"3"), (b"content-length", b"3")]) == 3
+    assert read_content_length([]) is None
     with pytest.raises(ValueError, match="Content-Length"):
-        content_length([(b"Content-Length", b"3"), (b"content-length", b"4")])
+        read_content_length([(b"Content-Length", b"3"), (b"content-length", b"4")])
 
 
 def test_dechunk_gives_payload_trailers_and_the_rest() -> None:
@@ -91,7 +91,7 @@ def test_bad_chunks_are_an_error(body: bytes) -> None:
 
 def test_equal_messages_do_not_differ() -> None:
     """[] means byte for byte the same."""
-    assert differences(MESSAGE, MESSAGE) == []
+    assert describe_differences(MESSAGE, MESSAGE) == []
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_equal_messages_do_not_differ() -> None:
 )
 def test_every_difference_is_named(before: bytes, after: bytes, named: str) -> None:
     """Start line, case, white space, order, loss, addition, body."""
-    (difference,) = differences(MESSAGE, MESSAGE.replace(before, after))
+    (difference,) = describe_differences(MESSAGE, MESSAGE.replace(before, after))
     assert difference.startswith(("start line: ", "header lines: ", "body: ")) and named in difference
 
 
 def test_headers_that_may_differ_are_left_out_on_both_sides() -> None:
     """May go, come, or change."""
     changed = MESSAGE.replace(b"Host: h", b"HOST: other").replace(b"X-A: 2", b"X-A: 2\r\nConnection: close")
-    assert differences(MESSAGE, changed, may_differ=frozenset({b"host", b"connection"})) == []
+    assert describe_differences(MESSAGE, changed, may_differ=frozenset({b"host", b"connection"})) == []
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_headers_that_may_differ_are_left_out_on_both_sides() -> None:
 def test_differences_name_the_changed_part_of_a_chunked_body(before: bytes, after: bytes, named: str) -> None:
     """Framing, payload and trailers are told apart."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    found = differences(head + CHUNKED, head + CHUNKED.replace(before, after))
+    found = describe_differences(head + CHUNKED, head + CHUNKED.replace(before, after))
     assert len(found) == 2 and found[0].startswith("body") and named in found[1]
 
 
 def test_a_message_without_end_of_head_cannot_be_compared() -> None:
     """It is no message."""
     with pytest.raises(ValueError, match="no end of head"):
-        differences(b"GET / HTTP/1.1\r\n", MESSAGE)
+        describe_differences(b"GET / HTTP/1.1\r\n", MESSAGE)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gateways import until
 
-from gateway.testing.processes import family, list_processes, living_process, still_living
+from gateway.testing.processes import find_living_process, list_family, list_living, list_processes
 
 # A child in a session of its own and one in ours, both waiting for ever; then the parent waits for a line.
 PARENT = """
@@ -28,31 +28,31 @@ async def test_process_family_is_found_before_and_after_the_parent_ends() -> Non
     )
     assert parent.stdin is not None and parent.stdout is not None
     away, near = [int(await parent.stdout.readline()) for _ in range(2)]
-    leader = living_process(parent.pid)
+    leader = find_living_process(parent.pid)
     assert leader is not None and leader.parent == os.getpid() and leader.session == parent.pid
 
-    before = family(leader)
+    before = list_family(leader)
     assert {process.pid for process in before} == {parent.pid, away, near}
 
     parent.stdin.write(b"\n")
     await parent.wait()
-    assert {process.pid for process in family(leader)} == {near}
-    assert [process.pid for process in still_living(before)] == sorted((away, near))
+    assert {process.pid for process in list_family(leader)} == {near}
+    assert [process.pid for process in list_living(before)] == sorted((away, near))
 
-    for process in still_living(before):
+    for process in list_living(before):
         os.kill(process.pid, 9)
-    await until(lambda: not still_living(before))
-    assert family(leader) == set()
+    await until(lambda: not list_living(before))
+    assert list_family(leader) == set()
 
 
 def test_reused_process_id_is_not_part_of_the_family() -> None:
     """It is not in the family, and it is not still living."""
     me = list_processes()[os.getpid()]
     earlier = replace(me, started=me.started - 1)
-    assert family(earlier) == set() and still_living({earlier}) == []
-    assert still_living({me}) == [me]
+    assert list_family(earlier) == set() and list_living({earlier}) == []
+    assert list_living({me}) == [me]
 
 
 def test_process_id_zero_returns_none() -> None:
     """None, not an error."""
-    assert living_process(0) is None
+    assert find_living_process(0) is None

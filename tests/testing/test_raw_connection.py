@@ -9,7 +9,7 @@ import pytest
 from functional.through import breathe
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import answer, sse_answer
+from gateway.testing.scripts import build_answer, build_event_stream_answer
 from gateway.testing.upstream import FakeUpstream, Script
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -83,8 +83,8 @@ async def test_a_read_that_timed_out_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("response", "method", "body", "rest"),
     [
-        (answer(200, b"hello"), "GET", b"hello", b""),
-        (answer(200, b"hello"), "HEAD", b"", b"hello"),
+        (build_answer(200, b"hello"), "GET", b"hello", b""),
+        (build_answer(200, b"hello"), "HEAD", b"", b"hello"),
         (b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\nhi!", "GET", b"", b"hi!"),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "GET", b"", b""),
         (b"HTTP/1.1 200 OK\r\n\r\ntunnel", "CONNECT", b"", b"tunnel"),
@@ -102,14 +102,14 @@ async def test_a_body_is_read_by_its_framing(response: bytes, method: str, body:
 
 async def test_read_head_and_read_body_match_read_response() -> None:
     """For scripts that act between the two."""
-    async with client_of(says(answer(200, b"hello"))) as client:
+    async with client_of(says(build_answer(200, b"hello"))) as client:
         assert await client.read_body(await client.read_head()) == b"hello"
 
 
 async def test_informational_answers_are_collected() -> None:
     """Their heads, in order; the final answer is the one returned."""
     early = [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"]
-    async with client_of(says(b"".join(early) + answer(201))) as client:
+    async with client_of(says(b"".join(early) + build_answer(201))) as client:
         response = await client.read_response()
     assert response.status == 201 and list(response.informational) == early
 
@@ -130,7 +130,7 @@ async def test_broken_framing_is_an_error(response: bytes) -> None:
             await client.read_response()
 
 
-STREAM = sse_answer([b"data: 1\n\n", b"data: 2\n\n"])
+STREAM = build_event_stream_answer([b"data: 1\n\n", b"data: 2\n\n"])
 
 
 @pytest.mark.parametrize("length", range(0, len(STREAM), 7))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gateways import until
 
-from gateway.testing.processes import living_process
+from gateway.testing.processes import find_living_process
 from gateway.testing.raw_connection import connect
 from gateway.testing.run import GatewayProcess
 
@@ -21,12 +21,12 @@ async def test_gateway_process_is_ready_on_entry_and_gone_on_exit() -> None:
     gateway = GatewayProcess("listen: here\n", command=STAND_IN, env={"GREETING": "hello", "NOT_READY": "2"})
     async with gateway:
         assert gateway.base_url == f"http://127.0.0.1:{gateway.port}"
-        assert living_process(gateway.pid) is not None
+        assert find_living_process(gateway.pid) is not None
         folder = gateway.folder
         assert folder.joinpath("gateway.yaml").read_text() == "listen: here\n"
-    assert gateway.returncode == 0 and living_process(gateway.pid) is None and not folder.exists()
-    assert gateway.stdout_text() == "listen: here\n hello\n"
-    assert gateway.stderr_text().count("503") == 2
+    assert gateway.returncode == 0 and find_living_process(gateway.pid) is None and not folder.exists()
+    assert gateway.read_stdout() == "listen: here\n hello\n"
+    assert gateway.read_stderr().count("503") == 2
     with pytest.raises(ConnectionRefusedError):
         await connect("127.0.0.1", gateway.port)
 
@@ -35,7 +35,7 @@ async def test_signals_reach_the_gateway_process() -> None:
     """SIGHUP is answered, SIGTERM awaited."""
     async with GatewayProcess("", command=STAND_IN) as gateway:
         gateway.signal(signal.SIGHUP)
-        await until(lambda: "reloaded" in gateway.stdout_text())
+        await until(lambda: "reloaded" in gateway.read_stdout())
         gateway.signal(signal.SIGTERM)
         assert await gateway.wait(5) == 0
 
@@ -87,11 +87,11 @@ async def test_surviving_child_process_is_killed_and_reported() -> None:
     """Even one that left its session."""
     gateway = GatewayProcess("", command=STAND_IN, args=["--misbehave", "child"], leftovers_grace_s=0.1)
     await gateway.__aenter__()
-    found = re.search(r"child (\d+)", gateway.stdout_text())
+    found = re.search(r"child (\d+)", gateway.read_stdout())
     assert found is not None
     with pytest.raises(AssertionError, match=f"killed: {found[1]} "):
         await gateway.__aexit__(None, None, None)
-    await until(lambda: living_process(int(found[1])) is None)
+    await until(lambda: find_living_process(int(found[1])) is None)
 
 
 async def test_gateway_output_is_added_as_a_note_to_test_exceptions() -> None:
@@ -109,7 +109,7 @@ async def test_gateway_output_is_added_as_a_note_to_test_exceptions() -> None:
 def test_gateway_process_outside_async_with_raises_runtime_error() -> None:
     """The error says how to get one."""
     gateway = GatewayProcess("")
-    assert gateway.returncode is None and gateway.stdout_text() == ""
+    assert gateway.returncode is None and gateway.read_stdout() == ""
     with pytest.raises(RuntimeError, match="use it with `async with`"):
         os.kill(gateway.pid, 0)
     with pytest.raises(RuntimeError, match="inside `async with` only"):

@@ -8,7 +8,7 @@ import pytest
 from certificates import Certificates
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.streams import require_loopback
 from gateway.testing.upstream import FakeUpstream
 
@@ -31,7 +31,7 @@ Contexts = tuple[ssl.SSLContext | None, ssl.SSLContext | None]
 async def test_requests_and_answers_pass_over_tcp_and_tls(contexts: Contexts) -> None:
     """The same script, the same calls."""
     server, client_side = contexts
-    async with FakeUpstream(serve(ok()), ssl=server) as upstream:
+    async with FakeUpstream(serve(build_ok_answer()), ssl=server) as upstream:
         async with connect(upstream.host, upstream.port, ssl=client_side) as client:
             for _ in range(2):
                 await client.send(GET)

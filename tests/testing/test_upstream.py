@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -30,7 +30,7 @@ async def test_fake_upstream_answers_every_request_by_default() -> None:
 
 async def test_connection_n_runs_script_n_and_the_last_one_repeats() -> None:
     """Counted over connections, not requests."""
-    async with FakeUpstream(serve(answer(200, b"first")), serve(answer(200, b"later"))) as upstream:
+    async with FakeUpstream(serve(build_answer(200, b"first")), serve(build_answer(200, b"later"))) as upstream:
         assert [await ask(upstream) for _ in range(3)] == [b"first", b"later", b"later"]
         assert len(upstream.connections) == 3
 
@@ -68,7 +68,7 @@ async def test_a_script_that_returns_closes_its_connection() -> None:
 
     async def answer_and_return(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     async def answer_and_reset(peer: Peer) -> None:
         await answer_and_return(peer)
@@ -88,12 +88,12 @@ async def test_unsolicited_second_answer_can_be_scripted() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(200, b"AAAA"))
+        await peer.send(build_answer(200, b"AAAA"))
         await poison.wait()
-        await peer.send(answer(200, b"EVIL"))
+        await peer.send(build_answer(200, b"EVIL"))
         await peer.wait_end()
 
-    async with FakeUpstream(script, serve(answer(200, b"GOOD"))) as upstream:
+    async with FakeUpstream(script, serve(build_answer(200, b"GOOD"))) as upstream:
         async with connect(upstream.host, upstream.port) as client:
             await client.send(GET)
             assert (await client.read_response()).payload == b"AAAA"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text.memory_requests import memory_request
+from gateway.text.memory_requests import find_memory_request
 from gateway.text.phrases import Spans, fold
 from tests.measuring import Effort
 
@@ -10,7 +10,7 @@ NOTHING = Spans(())
 
 
 def kept(text: str) -> bool:
-    request = memory_request(fold(text).text, shown=NOTHING)
+    request = find_memory_request(fold(text).text, shown=NOTHING)
     return request is not None and request.action == "remember"
 
 

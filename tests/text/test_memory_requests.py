@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text.memory_requests import memory_request
+from gateway.text.memory_requests import find_memory_request
 from gateway.text.phrases import Spans, fold
 
 NOTHING = Spans(())
@@ -28,7 +28,7 @@ NOTHING = Spans(())
 def test_remember_requests_are_recognised_with_their_text(text: str, about: str) -> None:
     """The sentence without the words that ask for it; behind a colon, all the rest."""
     folded = fold(text).text
-    request = memory_request(folded, shown=NOTHING)
+    request = find_memory_request(folded, shown=NOTHING)
     assert request is not None and request.action == "remember"
     assert folded[slice(*request.about)].strip() == about
 
@@ -51,7 +51,7 @@ def test_remember_requests_are_recognised_with_their_text(text: str, about: str)
 )
 def test_recall_requests_are_recognised(text: str) -> None:
     """Questions about what is known."""
-    request = memory_request(fold(text).text, shown=NOTHING)
+    request = find_memory_request(fold(text).text, shown=NOTHING)
     assert request is not None and request.action == "recall"
 
 
@@ -76,7 +76,7 @@ def test_recall_requests_are_recognised(text: str) -> None:
 def test_forget_requests_are_recognised_with_their_text(text: str, about: str, everything: bool) -> None:
     """The text to be forgotten, or all of it."""
     folded = fold(text).text
-    request = memory_request(folded, shown=NOTHING)
+    request = find_memory_request(folded, shown=NOTHING)
     assert request is not None and request.action == "forget"
     assert (folded[slice(*request.about)].strip(), request.everything) == (about, everything)
 
@@ -100,7 +100,7 @@ def test_forget_requests_are_recognised_with_their_text(text: str, about: str, e
 def test_forget_all_about_a_topic_is_recognised(text: str, about: str) -> None:
     """Not only the memory that is most like it."""
     folded = fold(text).text
-    request = memory_request(folded, shown=NOTHING)
+    request = find_memory_request(folded, shown=NOTHING)
     assert request is not None and request.action == "forget"
     assert (folded[slice(*request.about)].strip(" 都"), request.every, request.everything) == (about, True, False)
 
@@ -119,7 +119,7 @@ def test_forget_all_about_a_topic_is_recognised(text: str, about: str) -> None:
 )
 def test_other_delete_requests_are_not_memory_requests(text: str) -> None:
     """Files, texts and tables are deleted by tools, and what people know by nobody."""
-    assert memory_request(fold(text).text, shown=NOTHING) is None
+    assert find_memory_request(fold(text).text, shown=NOTHING) is None
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_other_delete_requests_are_not_memory_requests(text: str) -> None:
 )
 def test_unrelated_sentences_are_not_memory_requests(text: str) -> None:
     """Who remembers or forgets is somebody else, or it is an idiom or a question."""
-    assert memory_request(fold(text).text, shown=NOTHING) is None
+    assert find_memory_request(fold(text).text, shown=NOTHING) is None
 
 
 def test_quoted_memory_request_is_ignored() -> None:
     """Only what the message itself says counts."""
-    assert memory_request("remember me and you", shown=Spans([(0, 19)])) is None
+    assert find_memory_request("remember me and you", shown=Spans([(0, 19)])) is None

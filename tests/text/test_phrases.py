@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.chat_request import find_last_user_text
 from gateway.text.phrases import TEXT_LIMIT, Phrases, Spans, fold, fold_phrase, is_whole
 
 FULL_WIDTH = "ＵＳＥ　ｇｉｔ：！"
@@ -25,7 +25,7 @@ FULL_WIDTH = "ＵＳＥ　ｇｉｔ：！"
 )
 def test_last_user_message_text_is_returned(messages: object, text: str) -> None:
     """Its text parts, and nothing of other roles or kinds."""
-    assert last_user_text(messages) == text
+    assert find_last_user_text(messages) == text
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_last_user_message_text_is_returned(messages: object, text: str) -> None
 )
 def test_malformed_messages_yield_no_user_text(messages: object) -> None:
     """Whatever JSON the client sends."""
-    assert last_user_text(messages) == ""
+    assert find_last_user_text(messages) == ""
 
 
 def test_only_the_first_20_000_characters_count() -> None:
     """Of a string, of many parts, and of text that grows when it is folded."""
     long = "x" * (3 * TEXT_LIMIT)
-    assert len(last_user_text([{"role": "user", "content": long}])) == TEXT_LIMIT
-    assert len(last_user_text([{"role": "user", "content": [{"type": "text", "text": long}] * 3}])) == TEXT_LIMIT
+    assert len(find_last_user_text([{"role": "user", "content": long}])) == TEXT_LIMIT
+    assert len(find_last_user_text([{"role": "user", "content": [{"type": "text", "text": long}] * 3}])) == TEXT_LIMIT
     assert len(fold("\ufdfa" * TEXT_LIMIT).text) == TEXT_LIMIT
 
 
@@ -76,8 +76,8 @@ def test_text_folding_applies_nfkc_and_casefold(text: str, folded: str) -> None:
 def test_phrase_hit_maps_back_to_the_original_text(text: str, phrase: str, original: str) -> None:
     """Also behind characters that change their number."""
     folded = fold(text)
-    (hit,) = Phrases([phrase]).hits(folded.text)
-    assert text[slice(*folded.span(hit.start, hit.end))] == original
+    (hit,) = Phrases([phrase]).iterate_hits(folded.text)
+    assert text[slice(*folded.find_original_span(hit.start, hit.end))] == original
 
 
 @given(st.text(max_size=200))
@@ -115,12 +115,12 @@ def test_letter_folding_matches_the_unicode_standard(text: str) -> None:
 def test_phrases_are_whole_words(text: str, found: list[str]) -> None:
     """Between characters of CJK there is always a boundary, behind a symbol too; what is found is literal."""
     phrases = Phrases(["time", "C++", "5$ (approx.)", "天气", "", "  "])
-    assert [hit.phrase for hit in phrases.hits(text)] == found
+    assert [hit.phrase for hit in phrases.iterate_hits(text)] == found
 
 
 def test_no_phrases_find_nothing() -> None:
     """Also where all are empty or too long to be looked for."""
-    assert list(Phrases(["", "x" * 257]).hits("x" * 500)) == []
+    assert list(Phrases(["", "x" * 257]).iterate_hits("x" * 500)) == []
     assert fold_phrase("x" * 257) == ""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text.quotes import code_blocks, shown_text
+from gateway.text.quotes import find_shown_text, list_code_blocks
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from gateway.text.quotes import code_blocks, shown_text
 def test_quoted_text_is_detected(text: str) -> None:
     """Quotes of both worlds, inline code, blocks and quoted lines."""
     at = text.index("X")
-    assert shown_text(text.lower()).cover(at, at + 1)
+    assert find_shown_text(text.lower()).cover(at, at + 1)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_quoted_text_is_detected(text: str) -> None:
 def test_unquoted_text_is_not_marked_as_quoted(text: str) -> None:
     """Apostrophes, inches, what never closes, brackets, and a message that is one quotation as a whole."""
     at = text.index("X")
-    assert not shown_text(text.lower()).cover(at, at + 1)
+    assert not find_shown_text(text.lower()).cover(at, at + 1)
 
 
 def test_a_block_ends_at_its_own_fence() -> None:
     """A shorter fence inside does not end it; one that is not closed lasts to the end."""
     text = "````\n```\nX\n````\nY\n```\nZ"
-    blocks = code_blocks(text)
+    blocks = list_code_blocks(text)
     assert [blocks.cover(text.index(c), text.index(c) + 1) for c in "XYZ"] == [True, False, True]

@@ -49,7 +49,7 @@ class Managed:
         self.did.append("close")
         self.becomes("stopped")
 
-    def condition(self) -> ServiceStatus:
+    def get_condition(self) -> ServiceStatus:
         return ServiceStatus(
             state=self.state,
             since_s=100.0,
@@ -60,11 +60,11 @@ class Managed:
             stderr=self.stderr,
         )
 
-    def definitions(self) -> Mapping[str, str]:
+    def list_definitions(self) -> Mapping[str, str]:
         return self.tools if self.state == "running" else {}
 
-    def document(self, tool: str) -> Json | None:
-        if tool not in self.definitions():
+    def find_document(self, tool: str) -> Json | None:
+        if tool not in self.list_definitions():
             return None
         described = self.described.get(tool, f"Does {tool}.")
         nothing: Json = dict.fromkeys(("title", "output_schema", "annotations"))
@@ -76,20 +76,20 @@ class Managed:
     def watch(self, changed: Callable[[], None]) -> None:
         self.changed = changed
 
-    def service(self) -> Service:
-        tools = {name: f"Does {name}." for name in self.definitions()}
+    def get_service(self) -> Service:
+        tools = {name: f"Does {name}." for name in self.list_definitions()}
         changed = frozenset(
-            name for name, digest in self.definitions().items() if self.pins.get(name, digest) != digest
+            name for name, digest in self.list_definitions().items() if self.pins.get(name, digest) != digest
         )
         keywords = tuple(self.options.get("trigger_keywords", ()))  # type: ignore[call-overload]
         running = self.state == "running"
         return Service(self.name, str(self.options.get("description", self.name)), keywords, tools, running, changed)
 
-    def spec(self, tool: str) -> ToolSpec | None:
-        return spec(tool, untrusted=True) if tool in self.definitions() else None
+    def find_spec(self, tool: str) -> ToolSpec | None:
+        return spec(tool, untrusted=True) if tool in self.list_definitions() else None
 
     async def list_tools(self) -> Sequence[ToolSpec]:
-        return [spec(tool) for tool in self.definitions()]
+        return [spec(tool) for tool in self.list_definitions()]
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
         del call, exchange

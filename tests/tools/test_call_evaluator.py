@@ -51,7 +51,7 @@ def plan(
     **parameters: object,
 ) -> PlannedCall:
     found = FoundCall(tool, parameters, terminate=True)
-    return made.plan(found, "call_7", exchange(*only), tainted=tainted, asked_for=asked_for)
+    return made.plan_call(found, "call_7", exchange(*only), tainted=tainted, asked_for=asked_for)
 
 
 # Found.
@@ -124,11 +124,11 @@ async def test_request_can_require_approval_for_some_tools() -> None:
     asks = replace(exchange(), steering=replace(exchange().steering, ask_first=("look",)))
     for tool, rule in (("look", "client_asks"), ("peek", "risk_level_low")):
         found = FoundCall(tool, {"x": 1, "risk_level": "low"}, terminate=False)
-        planned = made.plan(found, "call_7", asks, tainted=False, asked_for=False)
+        planned = made.plan_call(found, "call_7", asks, tainted=False, asked_for=False)
         assert planned.verdict.rule == rule
-        before = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False)
+        before = made.plan_call(found, "call_7", exchange(), tainted=False, asked_for=False)
         assert before.verdict.decision == "auto"
-        again = await made.again(before, asks, tainted=False, asked_for=False)
+        again = await made.judge_again(before, asks, tainted=False, asked_for=False)
         assert (again.verdict.rule, again.needs_approval) == (rule, tool == "look")
 
 
@@ -260,15 +260,15 @@ async def test_extraction_doubt_requires_confirmation_and_lifts_no_refusal(doubt
     cases: list[tuple[Json, str]] = [({"x": 2, "risk_level": "low"}, doubt), ({"x": 1}, doubt), ({"x": 2}, "other")]
     for parameters, rule in cases:
         found = FoundCall("look", parameters, terminate=True, doubt=doubt)
-        verdict = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False).verdict
+        verdict = made.plan_call(found, "call_7", exchange(), tainted=False, asked_for=False).verdict
         assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "default", rule)
     found = FoundCall("look", {"x": "no"}, terminate=True, doubt=doubt)
-    assert made.plan(found, "call_7", exchange(), tainted=False, asked_for=False).verdict.decision == "error"
+    assert made.plan_call(found, "call_7", exchange(), tainted=False, asked_for=False).verdict.decision == "error"
 
 
 async def test_doubted_call_still_asks_when_judged_again() -> None:
     """A call that asked because of one still asks when it is looked at again."""
     made = await judge()
     found = FoundCall("look", {"x": 1, "risk_level": "low"}, terminate=True, doubt="quoted")
-    planned = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False)
-    assert (await made.again(planned, exchange(), tainted=False, asked_for=False)).verdict == planned.verdict
+    planned = made.plan_call(found, "call_7", exchange(), tainted=False, asked_for=False)
+    assert (await made.judge_again(planned, exchange(), tainted=False, asked_for=False)).verdict == planned.verdict

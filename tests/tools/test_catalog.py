@@ -24,7 +24,7 @@ async def test_tools_are_offered_in_the_order_of_the_configuration() -> None:
     )
     assert [tool.name for tool in tools.get_offered(exchange())] == ["b", "a", "c"]
     assert tools.get_offered(exchange())[1] == spec("a", priority=3)
-    assert not tools.services()
+    assert not tools.list_services()
 
 
 @pytest.mark.parametrize("only", [(), ("read_*",)])
@@ -83,9 +83,9 @@ async def test_tool_is_found_by_model_name_and_own_name() -> None:
 async def test_nearest_names_include_only_offered_tools() -> None:
     """As the model writes them; a hint names no tool that the request ruled out."""
     tools = await catalog("read_file", "read_files", "now")
-    assert tools.nearest("read_fil", exchange()) == ["read_file", "read_files"]
-    assert tools.nearest("read_fil", exchange("now")) == []
-    assert tools.nearest("zzzz", exchange()) == []
+    assert tools.find_nearest("read_fil", exchange()) == ["read_file", "read_files"]
+    assert tools.find_nearest("read_fil", exchange("now")) == []
+    assert tools.find_nearest("zzzz", exchange()) == []
 
 
 @pytest.mark.parametrize(("one", "other"), [("a", "a"), ("a.b", "a__b")])
@@ -144,16 +144,16 @@ async def test_services_can_be_added_and_removed_at_runtime() -> None:
     """Without another catalog; their tools are found as long as they run, and never offered."""
     come = Come()
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=come)
-    assert not tools.services() and tools.find("time__look", exchange()) is None
+    assert not tools.list_services() and tools.find("time__look", exchange()) is None
     come.now.append(running("time", "look"))
     entry = tools.find("time__look", exchange())
     assert entry is not None and (entry.spec.name, entry.spec.untrusted, entry.changed) == ("time.look", True, False)
-    assert [one.name for one in tools.services()] == ["time"] and tools.find_by_name("time.look") == entry
+    assert [one.name for one in tools.list_services()] == ["time"] and tools.find_by_name("time.look") == entry
     assert [one.name for one in tools.get_offered(exchange())] == ["now"]
     come.now[0].becomes("stopped")
     assert tools.find_by_name("time.look") is None and tools.find_stopped_service("time__look") == "time"
     come.now.clear()
-    assert not tools.services() and tools.find_stopped_service("time__look") is None
+    assert not tools.list_services() and tools.find_stopped_service("time__look") is None
     assert len(tools.sources) == 1
 
 
@@ -162,9 +162,9 @@ class Counted(Managed):
 
     reads = 0
 
-    def service(self) -> Service:
+    def get_service(self) -> Service:
         self.reads += 1
-        return super().service()
+        return super().get_service()
 
 
 async def test_service_list_is_read_once_until_it_changes() -> None:
@@ -176,7 +176,7 @@ async def test_service_list_is_read_once_until_it_changes() -> None:
     for _ in range(9):
         assert (
             tools.find_by_name("time.look") is not None
-            and tools.services()
+            and tools.list_services()
             and tools.find_stopped_service("time.look") is None
         )
     assert service.reads == 1
@@ -200,8 +200,8 @@ class Steady(Managed):
 
     looks = spec("look", untrusted=True)
 
-    def spec(self, tool: str) -> ToolSpec | None:
-        return self.looks if tool in self.definitions() else None
+    def find_spec(self, tool: str) -> ToolSpec | None:
+        return self.looks if tool in self.list_definitions() else None
 
 
 async def test_service_tool_entry_is_built_once_per_definition() -> None:
@@ -275,7 +275,7 @@ async def test_request_without_tools_is_offered_none() -> None:
     """None is offered, found or named as the nearest."""
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("now")))}, further=Come(running("time", "look")))
     none = replace(exchange(), steering=replace(exchange().steering, no_tools=True, services=("time",)))
-    assert not tools.get_offered(none) and not tools.get_entries(none) and tools.nearest("nox", none) == []
+    assert not tools.get_offered(none) and not tools.get_entries(none) and tools.find_nearest("nox", none) == []
     assert tools.find("now", none) is None and tools.find("time.look", none) is None
     intended = replace(none, intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
     assert not tools.get_intended(intended)
@@ -313,11 +313,11 @@ async def test_nearest_tool_name_includes_service_tools() -> None:
     """With its prefix or without; what does not run, or is not offered, is not named."""
     tools = Catalog((), further=Come(running("weather", "get_weather", "x"), running("my.server", "a.b")))
     for wanted in ("get_weather", "weather.get_wether", "weather_get_weather", "other.get_weather"):
-        assert tools.nearest(wanted, exchange())[0] == "weather__get_weather"
-    assert tools.nearest("get_weather", exchange("none")) == []
+        assert tools.find_nearest(wanted, exchange())[0] == "weather__get_weather"
+    assert tools.find_nearest("get_weather", exchange("none")) == []
     stopped = running("weather", "get_weather")
     stopped.becomes("stopped")
-    assert Catalog((), further=Come(stopped)).nearest("get_weather", exchange()) == []
+    assert Catalog((), further=Come(stopped)).find_nearest("get_weather", exchange()) == []
 
 
 async def test_bare_tool_name_resolves_to_a_single_tool_in_the_prompt() -> None:
@@ -376,7 +376,7 @@ async def test_colliding_model_names_resolve_to_the_first_tool() -> None:
         assert entry is not None and entry.spec.name == inside
     for shadowed in ("a.b__c", "now.x", "a.e"):
         assert tools.find_by_name(shadowed) is None
-    assert [one.name for one in tools.services()] == ["a__b", "a", "now"]
+    assert [one.name for one in tools.list_services()] == ["a__b", "a", "now"]
     assert type(tools.find_by_name("a.d").source) is Source  # type: ignore[union-attr]
 
 
@@ -423,8 +423,8 @@ async def test_service_tool_with_a_lookalike_name_is_left_out(
     tools = await load_catalog({"s": ConfiguredSource(Source(spec("read_file")))}, further=come)
     for _ in range(2):
         assert tools.find_by_name(f"{service}.{tool}") is None and tools.find_by_name(f"{service}.fine") is not None
-        assert f"{service}.{tool}" not in tools.names() and f"{service}.{tool}" not in tools.in_use()
-        assert list(tools.services()[1].tools) == ["fine"]
+        assert f"{service}.{tool}" not in tools.list_names() and f"{service}.{tool}" not in tools.list_callable_tools()
+        assert list(tools.list_services()[1].tools) == ["fine"]
     assert caplog.messages == [
         f"service {service!r}: the tool {tool!r} is left out: its name imitates that of the tool {other!r}"
     ]
@@ -435,7 +435,7 @@ async def test_service_of_a_tool_is_known_before_the_service_runs(service: str) 
     """By the name that models have for its tools once it runs, whatever the service is called."""
     one = running(service, "look")
     tools = Catalog((), further=Come(one))
-    (towards,) = tools.in_use().values()
+    (towards,) = tools.list_callable_tools().values()
     one.becomes("starting")
     assert tools.find_stopped_service(towards) == service and tools.is_starting(towards)
     assert tools.find_service_name(towards) == service and tools.find_service_name(f"{service}.look") == service

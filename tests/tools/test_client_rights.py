@@ -49,7 +49,7 @@ def caller(*scopes: str, name: str = "c", tenant: str = "t", tools: tuple[str, .
 )
 def test_refusal_applies_current_scope_tenant_and_tool_rights(made: ClientRights, reason: str | None) -> None:
     """A key that is gone takes nothing along; of two keys of one name, either may have the right."""
-    refusal = made.refusal(CALL)
+    refusal = made.find_refusal(CALL)
     assert refusal is None if reason is None else reason in (refusal or "")
 
 
@@ -66,12 +66,12 @@ def test_refusal_applies_current_scope_tenant_and_tool_rights(made: ClientRights
 )
 def test_workflow_call_requires_rights_to_all_its_tools(made: ClientRights, may: bool) -> None:
     """And the scope of workflows."""
-    assert (made.refusal(FLOW) is None) == may
+    assert (made.find_refusal(FLOW) is None) == may
 
 
 def test_chat_requests_are_not_limited_by_mcp_client_rights() -> None:
     """Their keys are looked at where they come in."""
-    assert rights(caller(), served=("nothing",)).refusal(exchange("here.echo")) is None
+    assert rights(caller(), served=("nothing",)).find_refusal(exchange("here.echo")) is None
 
 
 def test_tool_rights_match_names_and_globs() -> None:

@@ -34,10 +34,10 @@ def test_strictest_matching_rule_sets_required_approvals(tool: str, level: str |
 
 def test_tool_policy_hash_includes_its_decision_rules() -> None:
     """So that an approval by other rules ends. Without rules it is nothing: stored approvals stay as they are."""
-    assert DecisionRules().policy("execute_sql") == ""
-    assert RULES.policy("http_request") == "+2:high,medium"
-    assert RULES.policy("execute_command") != RULES.policy("http_request")
-    assert DecisionRules(refuses_self=True).policy("http_request") == "+no_self"
+    assert DecisionRules().get_policy("execute_sql") == ""
+    assert RULES.get_policy("http_request") == "+2:high,medium"
+    assert RULES.get_policy("execute_command") != RULES.get_policy("http_request")
+    assert DecisionRules(refuses_self=True).get_policy("http_request") == "+no_self"
 
 
 @pytest.mark.parametrize(

@@ -345,8 +345,8 @@ def test_policy_hash_changes_with_every_deciding_setting() -> None:
         Gate(POLICY, plain.assessors, configured={"execute_sql": '{"profile": "standard"}'}),
         Gate(POLICY, plain.assessors, configured={"execute_sql": '{"profile": "hardened"}'}),
     ]
-    hashes = [each.policy_hash("execute_sql") for each in (plain, *different)]
-    assert same.policy_hash("execute_sql") == hashes[0]
+    hashes = [each.hash_policy("execute_sql") for each in (plain, *different)]
+    assert same.hash_policy("execute_sql") == hashes[0]
     assert len(set(hashes)) == len(hashes) and all(len(each) == 64 for each in hashes)
 
 

@@ -49,7 +49,7 @@ async def test_stored_ask_expires_and_is_renewed_when_repeated(store: SqliteStor
     clock = ManualClock()
     remembered = RememberedDecisions(store, Judges(), clock=Clock(clock), kept_s=100.0)
     await remembered.store_ask(replace(ASKED, conversation=None))
-    assert await remembered.asks(tenant="acme", limit=9) == []
+    assert await remembered.list_asks(tenant="acme", limit=9) == []
     await remembered.store_ask(ASKED)
     clock.advance(60.0)
     await remembered.store_ask(ASKED)

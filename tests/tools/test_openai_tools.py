@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from gateway.contracts.exchange import Intent
-from gateway.contracts.risk import schema
+from gateway.contracts.risk import build_schema
 from gateway.contracts.storage.store import Json
 from gateway.tools.catalog import Catalog, ConfiguredSource, load_catalog
 from gateway.tools.openai_tools import DESCRIPTION_CHARS, build_native_tools
@@ -32,7 +32,7 @@ async def test_native_tool_gets_an_optional_risk_level_parameter() -> None:
             "description": "Does look.",
             "parameters": {
                 "type": "object",
-                "properties": {"x": {"type": "integer"}, "risk_level": schema()},
+                "properties": {"x": {"type": "integer"}, "risk_level": build_schema()},
                 "required": ["x"],
             },
         },
@@ -48,7 +48,7 @@ async def test_tool_without_parameters_gets_only_risk_level() -> None:
         {"type": "object", "properties": None},
     ):
         (told,) = build_native_tools(await catalog(Source(spec(parameters=parameters))), exchange(), besides=())
-        assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": schema()}}
+        assert told["function"]["parameters"] == {"type": "object", "properties": {"risk_level": build_schema()}}
 
 
 async def test_tool_with_its_own_risk_level_keeps_it() -> None:
@@ -87,7 +87,7 @@ async def test_long_service_tool_description_is_cut() -> None:
     """Of a service's tool, that only the user's message is about: each request would pay for it."""
     service = Managed("time")
     service.becomes("running", look="1")
-    service.spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
+    service.find_spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
     made = await load_catalog({}, further=lambda: [ConfiguredSource(service, untrusted=True)])
     meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
     (told,) = build_native_tools(made, meant, besides=())

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.tools.risk_level import find_outer_level, find_raising_value, list_declared_names, raises, resembles
+from gateway.tools.risk_level import find_outer_level, find_raising_value, list_declared_names, raises_level, resembles
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_risk_level_name_is_recognised_in_every_spelling(name: str, does: bool) 
 )
 def test_raised_risk_level_is_recognised_in_every_spelling(value: object, does: bool) -> None:
     """Words that are no levels do not."""
-    assert raises(value) is does
+    assert raises_level(value) is does
 
 
 @pytest.mark.parametrize(

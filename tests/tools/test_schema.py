@@ -5,7 +5,7 @@ import time
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.tools.schema import PROBLEMS_LIMIT, Schemas, with_defaults
 
@@ -22,7 +22,7 @@ PATH: Json = {
 @pytest.mark.parametrize("arguments", [{"path": "x"}, {"path": "", "lines": 3}])
 def test_arguments_that_fit_have_no_problem(arguments: Json) -> None:
     """Nothing is added, nothing converted."""
-    assert Schemas().problem(spec(parameters=PATH), arguments) is None
+    assert Schemas().find_problem(spec(parameters=PATH), arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_arguments_that_fit_have_no_problem(arguments: Json) -> None:
 )
 def test_problems_name_the_place_and_the_rule(arguments: Json, words: list[str]) -> None:
     """All of a few at once."""
-    problem = Schemas().problem(spec(parameters=PATH), arguments)
+    problem = Schemas().find_problem(spec(parameters=PATH), arguments)
     assert problem is not None
     for word in words:
         assert word in problem
@@ -46,9 +46,9 @@ def test_problems_name_the_place_and_the_rule(arguments: Json, words: list[str])
 def test_schema_problem_text_is_bounded() -> None:
     """However much is wrong, and however large it is."""
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
-    problem = Schemas().problem(spec(parameters=schema), {f"a{i}": "x" for i in range(1000)})
+    problem = Schemas().find_problem(spec(parameters=schema), {f"a{i}": "x" for i in range(1000)})
     assert problem is not None and problem.count(";") == PROBLEMS_LIMIT - 1
-    large = Schemas().problem(spec(parameters=schema), {"a": "x" * 1_000_000})
+    large = Schemas().find_problem(spec(parameters=schema), {"a": "x" * 1_000_000})
     assert large is not None and len(large) <= 2000
 
 
@@ -57,15 +57,15 @@ def test_schema_problem_text_is_bounded() -> None:
 )
 def test_invalid_schema_definition_rejects_every_call(schema: Json) -> None:
     """The model is told, instead of a tool run with arguments that nobody checked."""
-    problem = Schemas().problem(spec("odd", parameters=schema), {})
+    problem = Schemas().find_problem(spec("odd", parameters=schema), {})
     assert problem is not None and problem.startswith("the definition of 'odd' is broken")
 
 
 async def test_schema_references_are_never_fetched() -> None:
     """What it refers to elsewhere, in the network or on disk, makes it broken."""
-    async with FakeUpstream(serve(ok(b"{}"))) as upstream:
+    async with FakeUpstream(serve(build_ok_answer(b"{}"))) as upstream:
         for reference in (f"{upstream.base_url}/schema", "file:///etc/hostname"):
-            problem = Schemas().problem(spec(parameters={"$ref": reference}), {})
+            problem = Schemas().find_problem(spec(parameters={"$ref": reference}), {})
             assert problem is not None and "is broken" in problem
         assert not upstream.connections
 
@@ -74,23 +74,23 @@ def test_a_pattern_takes_linear_time() -> None:
     """Definitions may be a stranger's, arguments the model's."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
     began = time.process_time()
-    assert Schemas().problem(spec(parameters=schema), {"a": "a" * 50_000 + "!"}) is not None
+    assert Schemas().find_problem(spec(parameters=schema), {"a": "a" * 50_000 + "!"}) is not None
     assert time.process_time() - began < 1
 
 
 def test_only_the_first_of_many_schema_problems_is_reported() -> None:
     """5,000 objects without three keys each are 15,000 errors: none but the first is built."""
     item = {"type": "object", "required": ["a", "b", "c"]}
-    problem = Schemas().problem(spec(parameters={"properties": {"rows": {"items": item}}}), {"rows": [{}] * 5000})
+    problem = Schemas().find_problem(spec(parameters={"properties": {"rows": {"items": item}}}), {"rows": [{}] * 5000})
     assert problem == 'rows.0: "a" is a required property'
 
 
 def test_changed_schema_applies_immediately() -> None:
     """The name alone does not decide."""
     schemas = Schemas()
-    assert schemas.problem(spec(parameters=PATH), {}) is not None
-    assert schemas.problem(spec(parameters={"type": "object"}), {}) is None
-    assert schemas.problem(spec(parameters=PATH), {}) is not None
+    assert schemas.find_problem(spec(parameters=PATH), {}) is not None
+    assert schemas.find_problem(spec(parameters={"type": "object"}), {}) is None
+    assert schemas.find_problem(spec(parameters=PATH), {}) is not None
 
 
 def test_deeply_nested_arguments_are_validated() -> None:
@@ -98,7 +98,7 @@ def test_deeply_nested_arguments_are_validated() -> None:
     deep: Json = {}
     for _ in range(100):
         deep = {"path": deep}
-    problem = Schemas().problem(spec(parameters=PATH), deep)
+    problem = Schemas().find_problem(spec(parameters=PATH), deep)
     assert problem is not None and "path:" in problem
 
 

@@ -21,13 +21,13 @@ def check(schema: Any) -> SchemaCheck:
 def test_schema_problems_report_paths_up_to_the_limit() -> None:
     """The first ones, and no more than are wanted."""
     names = check({"type": "object", "properties": {"n": {"items": {"type": "string"}}}, "required": ["m"]})
-    assert names.problems({"n": [], "m": 1}, most=5) == []
-    assert sorted(names.problems({"n": ["a", 2, 3]}, most=5)) == [
+    assert names.list_problems({"n": [], "m": 1}, most=5) == []
+    assert sorted(names.list_problems({"n": ["a", 2, 3]}, most=5)) == [
         '"m" is a required property',
         'n.1: 2 is not of type "string"',
         'n.2: 3 is not of type "string"',
     ]
-    assert len(names.problems({"n": [2, 3]}, most=2)) == 2
+    assert len(names.list_problems({"n": [2, 3]}, most=2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_schema_problems_report_paths_up_to_the_limit() -> None:
 def test_schema_check_builds_only_the_first_of_many_errors(schema: Any) -> None:
     """400 numbers were 200,000 errors and 0.3 GB, before the first of them was told."""
     found, effort, before_kib = check(schema), Effort(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert len(found.problems([1] * 400, most=5)) == 1
+    assert len(found.list_problems([1] * 400, most=5)) == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 << 10
     assert effort.cpu_s < 1
 
 
 def test_repeated_errors_about_a_long_value_are_reported_once() -> None:
     """500 errors, each with a text of 100,000 characters."""
-    problems = check({"allOf": [{"type": "null"}] * 500}).problems("x" * 100_000, most=5)
+    problems = check({"allOf": [{"type": "null"}] * 500}).list_problems("x" * 100_000, most=5)
     assert len(problems) == 1 and "is not of type" in problems[0]
 
 
@@ -69,7 +69,7 @@ def test_repeated_errors_about_a_long_value_are_reported_once() -> None:
 def test_expensive_schema_check_is_refused(schema: Any, value: Any) -> None:
     """It counts as a value that does not fit."""
     found, effort = check(schema), Effort()
-    (problem,) = found.problems(value, most=5)
+    (problem,) = found.list_problems(value, most=5)
     assert problem.startswith("it is too large to be checked")
     assert effort.cpu_s < 1
 
@@ -87,4 +87,4 @@ def test_expensive_schema_check_is_refused(schema: Any, value: Any) -> None:
 )
 def test_ordinary_large_values_are_checked(schema: Any, value: Any) -> None:
     """Long texts beside patterns, many rows, and schemas that plugins bring."""
-    assert check(schema).problems(value, most=5) == []
+    assert check(schema).list_problems(value, most=5) == []

@@ -25,7 +25,7 @@ def names(of: Group, reasons: list[str], *, twice: bool = True, **facts: object)
         begun = tries.begin()
         assert begun is not None
         found += begun.name
-        if not tries.again(reason, **facts):  # type: ignore[arg-type]
+        if not tries.end_failed_try(reason, **facts):  # type: ignore[arg-type]
             break
     return found
 
@@ -35,7 +35,7 @@ def names_if(of: Group, *, failing: str, first: str) -> str:
     tries, found = Tries(of, twice=True), ""
     while (begun := tries.begin()) is not None:
         found += begun.name
-        if not tries.again("reset" if begun.name == failing or found == first else "400"):
+        if not tries.end_failed_try("reset" if begun.name == failing or found == first else "400"):
             break
     return found
 
@@ -113,7 +113,7 @@ def test_single_endpoint_is_retried_after_growing_pauses() -> None:
     tries, pauses = Tries(group("a", ManualClock(), retry=RETRY), twice=True), []
     for _ in range(2):
         tries.begin()
-        assert tries.again("502")
+        assert tries.end_failed_try("502")
         pauses.append(tries.pause_s / PAUSE_S)
     assert 0.5 <= pauses[0] <= 1.0 <= pauses[1] <= 2.0
 
@@ -125,9 +125,9 @@ def test_retry_after_pauses_endpoint_except_for_client_key_429(reason: str, own_
     key = b"k" if own_key else None
     of = group_of(*(member(name, clock, api_key=key) for name in "ab"), clock=clock, retry=RETRY)
     assert names(of, [reason, "500"], pause_s=20.0) == "ab"
-    assert len(list(of.candidates(None))) == 2 - paused
+    assert len(list(of.list_candidates(None))) == 2 - paused
     clock.advance(20.0)
-    assert len(list(of.candidates(None))) == 2
+    assert len(list(of.list_candidates(None))) == 2
 
 
 def test_client_gets_429_with_the_pause_when_all_endpoints_pause() -> None:
@@ -180,7 +180,7 @@ def test_upstream_limits_are_reserved_once_per_upstream_tried() -> None:
         begun = tries.begin()
         assert begun is not None
         found += begun.name
-        tries.again(reason)
+        tries.end_failed_try(reason)
     assert (found, rooms.taken) == ("aby", ["up", "second"])
 
 
@@ -203,7 +203,7 @@ def test_fallback_place_is_taken_only_within_the_retry_budget() -> None:
     for _ in range(ALWAYS + 2):
         tries = Tries(of, twice=True, enter=rooms.enter)
         tries.begin()
-        if tries.again("429"):
+        if tries.end_failed_try("429"):
             tries.begin()
     assert rooms.taken.count("first") == of.tally.retries["fallback"] == ALWAYS
 
@@ -213,14 +213,14 @@ def test_request_at_a_fallback_is_not_hedged() -> None:
     of, rooms = with_fallbacks(ManualClock()), Rooms(up=0, first=1)
     tries = Tries(of, twice=True, enter=rooms.enter)
     tries.begin()
-    assert tries.hedge() is None and rooms.taken == ["first"]
+    assert tries.begin_hedge() is None and rooms.taken == ["first"]
 
 
 def test_stale_connection_does_not_open_the_breaker() -> None:
     """An upstream may close what is idle."""
     of = group("ab", ManualClock(), breaker=BreakerRules(failures=1), retry=RETRY)
     names(of, ["reset", "500"], excused=True)
-    assert len(list(of.candidates(None))) == 2
+    assert len(list(of.list_candidates(None))) == 2
 
 
 def test_hedged_request_stays_within_tries_and_budget() -> None:
@@ -228,10 +228,10 @@ def test_hedged_request_stays_within_tries_and_budget() -> None:
     of = group("ab", ManualClock(), retry=RetryRules(tries=2))
     first = Tries(of, twice=True)
     first.begin()
-    second = first.hedge()
+    second = first.begin_hedge()
     assert second is not None and second.member is of.members[1] and of.tally.retries == {"hedge": 1}
-    assert first.hedge() is None and not first.again("reset")
-    assert Tries(of, twice=False).hedge() is None
+    assert first.begin_hedge() is None and not first.end_failed_try("reset")
+    assert Tries(of, twice=False).begin_hedge() is None
 
 
 # Retries with a queue.
@@ -246,11 +246,11 @@ def with_queue(clock: ManualClock, *, a: int | None = None, b: int | None = None
 async def test_a_retry_waits_for_an_endpoint_that_is_busy() -> None:
     """For one that it has not asked, as a first try does, although the one that failed is free. It is paid for once."""
     of, rooms = with_queue(ManualClock(), b=1), Rooms(up=9)
-    busy = of.take(of.members[1])
+    busy = of.take_place(of.members[1])
     tries = Tries(of, twice=True, enter=rooms.enter)
     assert tries.begin() is of.members[0]
-    assert tries.again("503") and tries.pause_s == 0.0 and tries.begin() is None
-    waits = asyncio.create_task(of.place(tries))
+    assert tries.end_failed_try("503") and tries.pause_s == 0.0 and tries.begin() is None
+    waits = asyncio.create_task(of.wait_for_place(tries))
     await asyncio.sleep(0)
     of.serve_queue()
     assert of.queue_length == 1 and tries.member is None
@@ -264,11 +264,11 @@ async def test_a_retry_waits_for_an_endpoint_that_is_busy() -> None:
 async def test_waiting_retry_returns_to_the_failed_endpoint_when_others_go_out() -> None:
     """The endpoint that it waited for goes out, so it asks the one that failed again."""
     of = with_queue(ManualClock(), b=1)
-    of.take(of.members[1])
+    of.take_place(of.members[1])
     tries = Tries(of, twice=True)
     tries.begin()
-    assert tries.again("503") and tries.begin() is None
-    waits = asyncio.create_task(of.place(tries))
+    assert tries.end_failed_try("503") and tries.begin() is None
+    waits = asyncio.create_task(of.wait_for_place(tries))
     await asyncio.sleep(0)
     of.apply_health_check(of.members[1], failing="it answered 500")
     assert await waits is of.members[0]
@@ -281,11 +281,11 @@ async def test_retry_waits_for_the_only_endpoint_while_it_is_busy() -> None:
     first, second = Tries(of, twice=True), Tries(of, twice=True)
     first.begin()
     assert second.begin() is None
-    other = asyncio.create_task(of.place(second))
+    other = asyncio.create_task(of.wait_for_place(second))
     await asyncio.sleep(0)
-    assert first.again("503") and first.pause_s > 0
+    assert first.end_failed_try("503") and first.pause_s > 0
     assert await other is of.members[0] and first.begin() is None
-    again = asyncio.create_task(of.place(first))
+    again = asyncio.create_task(of.wait_for_place(first))
     await asyncio.sleep(0)
     second.end(failed=False)
     assert await again is of.members[0]
@@ -301,7 +301,7 @@ def test_a_retry_without_room_in_the_queue_goes_to_a_fallback() -> None:
             queue=QueueRules(size=0, wait_s=600.0),
         )
         of.fallbacks = (group("z", clock),) if rented else ()
-        of.take(of.members[1])
+        of.take_place(of.members[1])
         assert names(of, ["503", "500"]) == ("az" if rented else "a")
 
 
@@ -321,10 +321,10 @@ def test_hedge_without_a_connection_does_not_count_as_a_try() -> None:
     of = group("abcd", ManualClock(), retry=RetryRules(tries=2))
     first = Tries(of, twice=True)
     first.begin()
-    second = first.hedge()
-    assert second is not None and not second.again("connect", possible=False)
-    third = first.hedge()
-    assert third is not None and first.hedge() is None
+    second = first.begin_hedge()
+    assert second is not None and not second.end_failed_try("connect", possible=False)
+    third = first.begin_hedge()
+    assert third is not None and first.begin_hedge() is None
     third.end(failed=None)
 
 
@@ -347,7 +347,7 @@ def ask(of: Group, answers: dict[str, str], *, model: str | None = None, **facts
             tries.record_answer(status)
             tries.end(failed=False)
             break
-        if not tries.again(status):
+        if not tries.end_failed_try(status):
             break
     return found
 
@@ -372,7 +372,7 @@ def test_request_refused_by_all_endpoints_counts_against_none(status: str) -> No
     of = keyed("ab", ManualClock(), failures=1)
     for _ in range(9):
         ask(of, {"a": status, "b": status})
-    assert len(of.candidates(None)) == 2 and not of.tally.ejections
+    assert len(of.list_candidates(None)) == 2 and not of.tally.ejections
 
 
 @pytest.mark.parametrize(("status", "own_key", "facts"), [("401", False, {}), ("404", True, {"computes": False})])
@@ -383,7 +383,7 @@ def test_client_caused_refusal_is_not_retried_elsewhere(status: str, own_key: bo
     of = group_of(*members, clock=clock, retry=RETRY)
     for _ in range(9):
         assert len(ask(of, {"a": status, "b": "200"}, **facts)) == 1
-    assert len(of.candidates(None)) == 2
+    assert len(of.list_candidates(None)) == 2
 
 
 def test_permanent_error_status_is_not_retried_at_the_same_endpoint() -> None:
@@ -438,7 +438,7 @@ def test_endpoint_is_passed_over_for_a_missing_model() -> None:
     of = keyed("ab", clock, failures=1)
     answers = {"a": "404", "b": "200"}
     assert "".join(ask(of, answers, model="m") for _ in range(20)).count("a") == 1
-    assert len(of.candidates(None)) == 2 and not of.tally.ejections
+    assert len(of.list_candidates(None)) == 2 and not of.tally.ejections
     assert "".join(ask(of, {"a": "200", "b": "200"}, model="other") for _ in range(4)).count("a") == 2
     of.members[1].healthy = False
     assert ask(of, {"a": "200"}, model="m") == "a"
@@ -451,10 +451,10 @@ def test_refusing_endpoint_fails_when_its_hedge_answers_well() -> None:
     of = keyed("ab", ManualClock(), failures=1)
     tries = Tries(of, twice=True)
     first = tries.begin()
-    second = tries.hedge()
-    assert first is not None and second is not None and not tries.again("401", rival=True)
+    second = tries.begin_hedge()
+    assert first is not None and second is not None and not tries.end_failed_try("401", rival=True)
     second.record_answer()
-    assert of.candidates(None) == [second.member]
+    assert of.list_candidates(None) == [second.member]
 
 
 def tried(of: Group, name: str, status: str, *, clock: ManualClock) -> None:
@@ -467,12 +467,12 @@ def tried(of: Group, name: str, status: str, *, clock: ManualClock) -> None:
                 tries.record_answer(status)
                 tries.end(failed=False)
                 return
-            if not tries.again(status):
+            if not tries.end_failed_try(status):
                 return
 
 
 def states(of: Group, clock: ManualClock) -> list[str]:
-    return [member.breaker.state(clock()) for member in of.members]
+    return [member.breaker.get_state(clock()) for member in of.members]
 
 
 def test_failures_of_one_caller_do_not_open_breakers() -> None:
@@ -520,5 +520,5 @@ def test_connection_failures_of_one_caller_open_the_breaker() -> None:
     for _ in range(2):
         tries = Tries(of, twice=True, caller=("t", "ben"))
         assert tries.begin() is not None
-        tries.again("connect")
+        tries.end_failed_try("connect")
     assert states(of, clock) == ["open"]

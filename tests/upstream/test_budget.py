@@ -12,7 +12,7 @@ def test_retry_budget_caps_retries_at_a_fifth_when_every_request_fails() -> None
     budget, again = RetryBudget(0.2, clock=clock), 0
     for _ in range(3000):
         budget.record_request()
-        again += budget.take() + budget.take()
+        again += budget.take_retry() + budget.take_retry()
         clock.advance(0.01)
     assert 590 <= again <= 600
 
@@ -25,7 +25,7 @@ def test_retry_budget_stays_within_its_ratio_of_requests() -> None:
         budget.record_request()
         clock.advance(rng.expovariate(50.0 if rng.random() < 0.5 else 10.0))
         if rng.random() < 0.4:
-            again += budget.take()
+            again += budget.take_retry()
             assert again <= max(0.2 * requests, ALWAYS) + ALWAYS
 
 
@@ -34,23 +34,23 @@ def test_retry_budget_always_allows_a_few_retries() -> None:
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)
     budget.record_request()
-    assert [budget.take() for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
+    assert [budget.take_retry() for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
     clock.advance(3 * HALVED_EVERY_S)
-    assert budget.take()
+    assert budget.take_retry()
 
 
 def test_zero_retry_budget_allows_no_retries() -> None:
     """Also for the first few."""
     budget = RetryBudget(0.0, clock=ManualClock())
     budget.record_request()
-    assert not budget.take() and not budget.take(apart=True)
+    assert not budget.take_retry() and not budget.take_retry(apart=True)
 
 
 def test_hedged_requests_leave_half_of_the_retry_budget() -> None:
     """They save time; a retry saves the request."""
     budget = RetryBudget(0.2, clock=ManualClock())
     assert [budget.take_hedge() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
-    assert [budget.take() for _ in range(ALWAYS // 2 + 1)] == [True] * (ALWAYS // 2) + [False]
+    assert [budget.take_retry() for _ in range(ALWAYS // 2 + 1)] == [True] * (ALWAYS // 2) + [False]
     assert not budget.take_hedge()
 
 
@@ -59,6 +59,6 @@ def test_retries_of_client_caused_failures_have_a_separate_budget() -> None:
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)
     for apart in (True, False):
-        assert [budget.take(apart=apart) for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
+        assert [budget.take_retry(apart=apart) for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
     clock.advance(3 * HALVED_EVERY_S)
-    assert budget.take(apart=True) and budget.take()
+    assert budget.take_retry(apart=True) and budget.take_retry()

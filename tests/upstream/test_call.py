@@ -8,7 +8,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import Script
 from gateway.upstream.call import TURN_BYTES, Take, UpstreamCall
 from gateway.upstream.pool import Pool
@@ -16,7 +16,7 @@ from gateway.upstream.pool import Pool
 from .turns import pooled
 
 ASK = b"POST /v1/x HTTP/1.1\r\nHost: u\r\nContent-Length: 2\r\n\r\n{}"
-CHUNKED = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+CHUNKED = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 async def fetch(pool: Pool, *, silence_s: float | None = None, is_once: bool = False) -> tuple[int, bytes]:
@@ -30,7 +30,7 @@ async def fetch(pool: Pool, *, silence_s: float | None = None, is_once: bool = F
 
 async def rest(call: UpstreamCall) -> bytes:
     pieces = []
-    while piece := await call.more():
+    while piece := await call.read_more():
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -42,14 +42,18 @@ async def silent(peer: Peer) -> None:
 
 async def stops(peer: Peer) -> None:
     await peer.read_request()
-    await peer.send(CHUNKED + chunk(b"x"))
+    await peer.send(CHUNKED + build_chunk(b"x"))
     await peer.wait_end()
 
 
 async def test_upstream_answer_is_read_whole_and_its_connection_reused() -> None:
     """With a length, and in chunks, whose framing is taken off."""
     answers = iter(
-        (answer(200, b"one"), CHUNKED + chunk(b"t") + chunk(b"wo") + b"0\r\nX: y\r\n\r\n", answer(404, b"no"))
+        (
+            build_answer(200, b"one"),
+            CHUNKED + build_chunk(b"t") + build_chunk(b"wo") + b"0\r\nX: y\r\n\r\n",
+            build_answer(404, b"no"),
+        )
     )
     script = serve(lambda _: next(answers))
     async with pooled(script) as (pool, upstream, _):
@@ -63,16 +67,16 @@ async def test_answer_pieces_are_returned_on_arrival() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" + CHUNKED + chunk(b"first"))
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n" + CHUNKED + build_chunk(b"first"))
         await go.wait()
-        await peer.send(chunk(b"second") + b"0\r\n\r\n")
+        await peer.send(build_chunk(b"second") + b"0\r\n\r\n")
 
     async with pooled(script) as (pool, _, _):
         call = UpstreamCall(pool)
         await call.send(ASK)
-        assert await call.more() == b"first"
+        assert await call.read_more() == b"first"
         go.set()
-        assert [await call.more() for _ in range(3)] == [b"second", b"", b""]
+        assert [await call.read_more() for _ in range(3)] == [b"second", b"", b""]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +111,10 @@ async def test_stale_connection_is_replaced_and_the_request_resent() -> None:
 
     async def closes(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_head()
 
-    async with pooled(closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+    async with pooled(closes, serve(build_answer(200, b"again"))) as (pool, upstream, _):
         await fetch(pool)
         assert await fetch(pool) == (200, b"again")
         assert len(upstream.connections) == 2
@@ -121,10 +125,10 @@ async def test_send_once_request_is_not_resent_after_its_connection_closes() -> 
 
     async def closes(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_head()
 
-    async with pooled(closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+    async with pooled(closes, serve(build_answer(200, b"again"))) as (pool, upstream, _):
         await fetch(pool)
         with pytest.raises(GatewayError, match="it did not answer") as failed:
             await fetch(pool, is_once=True)
@@ -138,11 +142,11 @@ async def test_stale_idle_connections_fail_only_the_first_send_once_request() ->
 
     async def closes(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_head()
         peer.reset()
 
-    async with pooled(closes, closes, closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+    async with pooled(closes, closes, closes, serve(build_answer(200, b"again"))) as (pool, upstream, _):
         await asyncio.gather(*(fetch(pool) for _ in range(3)))
         assert len(upstream.connections) == 3
         with pytest.raises(GatewayError, match="it did not answer"):
@@ -154,14 +158,14 @@ async def test_stale_idle_connections_fail_only_the_first_send_once_request() ->
 
 async def answers_once(peer: Peer) -> None:
     await peer.read_request()
-    await peer.send(ok())
+    await peer.send(build_ok_answer())
     await peer.read_request()
     await peer.wait_end()
 
 
 async def test_timed_out_request_on_a_reused_connection_is_not_repeated() -> None:
     """The limit is over once, and the model is paid for once."""
-    async with pooled(answers_once, serve(answer(200, b"again")), first_byte_s=0.05) as (pool, upstream, _):
+    async with pooled(answers_once, serve(build_answer(200, b"again")), first_byte_s=0.05) as (pool, upstream, _):
         await fetch(pool)
         with pytest.raises(GatewayError, match=r"did not answer within 0\.05 s"):
             await fetch(pool)
@@ -170,7 +174,7 @@ async def test_timed_out_request_on_a_reused_connection_is_not_repeated() -> Non
 
 async def test_call_closed_before_its_answer_is_not_resent() -> None:
     """Also where its connection was used before."""
-    async with pooled(answers_once, serve(answer(200, b"again"))) as (pool, upstream, _):
+    async with pooled(answers_once, serve(build_answer(200, b"again"))) as (pool, upstream, _):
         await fetch(pool)
         call = UpstreamCall(pool)
         waiting = asyncio.create_task(call.send(ASK))
@@ -185,7 +189,7 @@ async def test_answer_sent_on_accept_is_returned_to_the_call() -> None:
     """Before the request was read, or could be sent: the call has it, and the connection is not used again."""
 
     async def busy(peer: Peer) -> None:
-        await peer.send(answer(503, b"at my limit"))
+        await peer.send(build_answer(503, b"at my limit"))
 
     async with pooled(busy) as (pool, upstream, _):
         for _ in range(10):
@@ -231,7 +235,7 @@ async def test_call_timeout_overrides_the_endpoint_timeout() -> None:
             await upstream.wait_open(0)
 
 
-@pytest.mark.parametrize(("before", "other"), [(b"", silent), (CHUNKED + chunk(b"x"), stops)])
+@pytest.mark.parametrize(("before", "other"), [(b"", silent), (CHUNKED + build_chunk(b"x"), stops)])
 async def test_call_without_a_silence_limit_outlasts_the_endpoint_timeouts(before: bytes, other: Script) -> None:
     """It waits on, past the endpoint's limits, at which another call ends."""
     over = asyncio.Event()
@@ -240,7 +244,7 @@ async def test_call_without_a_silence_limit_outlasts_the_endpoint_timeouts(befor
         await peer.read_request()
         await peer.send(before)
         await over.wait()
-        await peer.send((CHUNKED + chunk(b"x")).removeprefix(before) + b"0\r\n\r\n")
+        await peer.send((CHUNKED + build_chunk(b"x")).removeprefix(before) + b"0\r\n\r\n")
 
     async with pooled(slow, other, first_byte_s=0.05, idle_s=0.05) as (pool, upstream, _):
         waiting = asyncio.create_task(fetch(pool, silence_s=math.inf))
@@ -256,7 +260,7 @@ async def test_closed_call_closes_its_connection() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"x"))
+        await peer.send(CHUNKED + build_chunk(b"x"))
         await peer.wait_end()
 
     async with pooled(endless) as (pool, upstream, _):
@@ -273,14 +277,14 @@ async def test_closing_a_call_raises_an_error_in_its_reader() -> None:
 
     async def endless(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"x"))
+        await peer.send(CHUNKED + build_chunk(b"x"))
         await peer.wait_end()
 
     async with pooled(endless) as (pool, _, _):
         call = UpstreamCall(pool)
         await call.send(ASK)
-        assert await call.more() == b"x"
-        waiting = asyncio.create_task(call.more())
+        assert await call.read_more() == b"x"
+        waiting = asyncio.create_task(call.read_more())
         await asyncio.sleep(0)
         call.close()
         with pytest.raises(GatewayError):
@@ -289,12 +293,12 @@ async def test_closing_a_call_raises_an_error_in_its_reader() -> None:
 
 async def test_bounded_body_read_stops_shortly_after_its_limit() -> None:
     """All of a short one; of a long one a little more than the limit, and its connection is not used again."""
-    answers = iter((answer(200, b"x" * 1000), answer(200, b"y" * 5_000_000)))
+    answers = iter((build_answer(200, b"x" * 1000), build_answer(200, b"y" * 5_000_000)))
     async with pooled(serve(lambda _: next(answers))) as (pool, _, _):
         for limit, whole in ((1000, True), (1000, False)):
             call = UpstreamCall(pool)
             await call.send(ASK)
-            content = await call.within(limit)
+            content = await call.read_within(limit)
             call.close()
             assert (len(content) == 1000) is whole and len(content) < 2_000_000
             assert call.given_up is not whole
@@ -328,7 +332,7 @@ async def test_paused_reader_stops_reading_from_the_upstream() -> None:
 async def each(call: UpstreamCall, take: Take) -> None:
     try:
         await call.send(ASK)
-        await call.each(take)
+        await call.read_each(take)
     finally:
         call.close()
 
@@ -341,10 +345,10 @@ async def test_pieces_are_handed_to_the_callback_on_arrival() -> None:
     async def script(peer: Peer) -> None:
         for _ in range(2):
             await peer.read_request()
-            await peer.send(CHUNKED + chunk(b"first"))
+            await peer.send(CHUNKED + build_chunk(b"first"))
             await second.wait()
-            await peer.send(chunk(b"second"))
-            await peer.send(chunk(b"last") + b"0\r\n\r\n")
+            await peer.send(build_chunk(b"second"))
+            await peer.send(build_chunk(b"last") + b"0\r\n\r\n")
 
     def take(piece: bytes) -> None:
         taken.append(piece)
@@ -360,12 +364,16 @@ async def test_pieces_are_handed_to_the_callback_on_arrival() -> None:
 async def test_chunks_are_handed_over_whatever_their_packet_boundaries() -> None:
     """Whole, several at once, cut anywhere, of any size, and an end that comes with the last of them or by itself."""
     texts = [b"a", b"bc" * 40, b"d" * 3000, b"e", b"f" * 17]
-    body = b"".join(map(chunk, texts))
+    body = b"".join(map(build_chunk, texts))
     cuts = [
-        [chunk(text) for text in texts],
+        [build_chunk(text) for text in texts],
         [body],
         [body[:1], body[1:-1], body[-1:]],
-        [chunk(texts[0]) + chunk(texts[1])[:2], chunk(texts[1])[2:], b"".join(map(chunk, texts[2:]))],
+        [
+            build_chunk(texts[0]) + build_chunk(texts[1])[:2],
+            build_chunk(texts[1])[2:],
+            b"".join(map(build_chunk, texts[2:])),
+        ],
         [body[i : i + 7] for i in range(0, len(body), 7)],
     ]
     for pieces in cuts:
@@ -388,7 +396,7 @@ async def test_chunks_are_handed_over_whatever_their_packet_boundaries() -> None
 async def test_flood_of_tiny_events_yields_to_the_event_loop(size: int) -> None:
     """However they are cut into chunks, only so much is handed over in one turn of the event loop."""
     events = b"data:{}\n\n" * 60_000
-    body = b"".join(chunk(events[at : at + size]) for at in range(0, len(events), size)) + b"0\r\n\r\n"
+    body = b"".join(build_chunk(events[at : at + size]) for at in range(0, len(events), size)) + b"0\r\n\r\n"
     turn, taken = 0, dict[int, int]()
 
     async def script(peer: Peer) -> None:
@@ -422,7 +430,7 @@ async def test_piece_callback_may_pause_the_stream() -> None:
         await peer.read_request()
         await peer.send(CHUNKED)
         for number in range(3):
-            await peer.send(chunk(b"%d" % number))
+            await peer.send(build_chunk(b"%d" % number))
             await paused.wait()
         sent.set()
         await peer.send(b"0\r\n\r\n")
@@ -446,7 +454,7 @@ async def test_piece_callback_may_pause_the_stream() -> None:
 
 async def test_consumer_error_ends_the_call_and_closes_its_connection() -> None:
     """With its own error, whether the piece was there before or came later; the connection is gone."""
-    for first in (b"", chunk(b"first")):
+    for first in (b"", build_chunk(b"first")):
         seen = asyncio.Event()
 
         async def script(peer: Peer, first: bytes = first, seen: asyncio.Event = seen) -> None:
@@ -454,7 +462,7 @@ async def test_consumer_error_ends_the_call_and_closes_its_connection() -> None:
             await peer.send(CHUNKED + first)
             if first:
                 await seen.wait()
-            await peer.send(chunk(b"bad"))
+            await peer.send(build_chunk(b"bad"))
             await peer.wait_end()
 
         def take(piece: bytes, seen: asyncio.Event = seen) -> None:
@@ -473,7 +481,7 @@ async def test_truncated_streamed_answer_raises_an_error() -> None:
 
     async def cut(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"first"))
+        await peer.send(CHUNKED + build_chunk(b"first"))
 
     async with pooled(cut) as (pool, _, _):
         with pytest.raises(GatewayError) as failed:
@@ -482,7 +490,7 @@ async def test_truncated_streamed_answer_raises_an_error() -> None:
 
     async def silent(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"first"))
+        await peer.send(CHUNKED + build_chunk(b"first"))
         await peer.wait_end()
 
     async with pooled(silent, idle_s=0.05) as (pool, _, _):

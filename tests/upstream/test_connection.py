@@ -55,7 +55,7 @@ async def test_unsolicited_bytes_close_an_idle_connection(data: bytes) -> None:
         await peer.wait_end()
 
     async with pooled(talks) as (pool, upstream, _):
-        pool.give(await connected(pool), idle_timeout_s=None)
+        pool.return_connection(await connected(pool), idle_timeout_s=None)
         idle.set()
         await upstream.wait_open(0)
         assert not pool.open
@@ -81,7 +81,7 @@ async def test_data_sent_on_accept_goes_to_the_first_turn(leaves: bool) -> None:
         if leaves:
             assert turn.events == ["data", "lost"] and turn.error is None
         else:
-            pool.give(connection, idle_timeout_s=None)
+            pool.return_connection(connection, idle_timeout_s=None)
         await upstream.wait_open(0)
         while pool.open:
             await asyncio.sleep(0)
@@ -177,13 +177,13 @@ async def test_connection_with_unread_data_or_end_is_stale() -> None:
         async with pooled(listens) as (pool, upstream, _):
             connection = await connected(pool)
             await upstream.wait_connections(1)
-            assert not connection.stale()
+            assert not connection.is_stale()
             (peer,) = upstream.connections
             if end == "send":
                 await peer.send(b"x")
             else:
                 getattr(peer, end)()
-            assert connection.stale()
+            assert connection.is_stale()
             assert connection in pool.open
 
 

@@ -39,5 +39,5 @@ def test_endpoint_key_is_sent_in_the_configured_header(auth_header: bytes | None
 def test_endpoint_base_path_replaces_the_version_prefix() -> None:
     """That is `/v1` where its URL has no path."""
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1")
-    assert facts.path(b"/models") == b"/v1/models"
-    assert dataclasses.replace(facts, base_path=b"/x/v2").path(b"/models") == b"/x/v2/models"
+    assert facts.build_path(b"/models") == b"/v1/models"
+    assert dataclasses.replace(facts, base_path=b"/x/v2").build_path(b"/models") == b"/x/v2/models"

@@ -12,15 +12,15 @@ CLOCK = ManualClock()
 def test_endpoint_reports_its_longest_lasting_obstacle() -> None:
     """The one that lasts longest first."""
     one = member("a", CLOCK, most=1, breaker=BreakerRules(failures=1))
-    assert one.obstacle(0.0) is None
+    assert one.find_obstacle(0.0) is None
     one.inflight = 1
-    assert one.obstacle(0.0) == "busy"
+    assert one.find_obstacle(0.0) == "busy"
     one.pause(5.0, 0.0, limited=False)
-    assert (one.obstacle(4.9), one.obstacle(5.0), one.get_wait_s(1.0)) == ("pausing", "busy", 4.0)
+    assert (one.find_obstacle(4.9), one.find_obstacle(5.0), one.get_wait_s(1.0)) == ("pausing", "busy", 4.0)
     one.breaker.record_failure(0.0, one.breaker.begin(0.0))
-    assert one.obstacle(5.0) == "open"
+    assert one.find_obstacle(5.0) == "open"
     one.healthy = False
-    assert one.obstacle(100.0) == "unhealthy"
+    assert one.find_obstacle(100.0) == "unhealthy"
 
 
 def test_no_pause_is_longer_than_a_minute() -> None:

@@ -33,12 +33,12 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object, object
 
 def test_first_failure_of_each_cause_is_logged_at_once(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
     """With the upstream's name and address; each cause by itself."""
-    failures.note(REFUSED, request_id="req_1")
+    failures.record_failure(REFUSED, request_id="req_1")
     (record,) = caplog.records
     assert record.getMessage() == "upstream failed"
     facts = vars(record)["facts"]
     assert (facts["upstream"], facts["address"]) == ("up", "127.0.0.1:9")
-    failures.note("Upstream 'up' answered 500.")
+    failures.record_failure("Upstream 'up' answered 500.")
     assert lines(caplog) == [(REFUSED, "req_1", None), ("Upstream 'up' answered 500.", None, None)]
 
 
@@ -46,20 +46,20 @@ def test_repeated_failures_share_one_log_line_per_minute(
     failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An upstream that stays down writes one line a minute, with the number and the last id; then it is forgotten."""
-    failures.note(REFUSED, request_id="req_0")
+    failures.record_failure(REFUSED, request_id="req_0")
     lines(caplog)
     for _ in range(3):
         for i in range(1000):
-            failures.note(REFUSED, request_id=f"req_{i}")
-        failures.sweep()
+            failures.record_failure(REFUSED, request_id=f"req_{i}")
+        failures.log_suppressed()
         assert lines(caplog) == []
         clock.advance(EVERY_S)
-        failures.sweep()
+        failures.log_suppressed()
         assert lines(caplog) == [(REFUSED, "req_999", 1000)]
     clock.advance(EVERY_S)
-    failures.sweep()
+    failures.log_suppressed()
     assert lines(caplog) == []
-    failures.note(REFUSED, request_id="req_x")
+    failures.record_failure(REFUSED, request_id="req_x")
     assert lines(caplog) == [(REFUSED, "req_x", None)]
 
 
@@ -67,10 +67,10 @@ def test_failure_before_the_sweep_keeps_the_earlier_count(
     failures: Failures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line about the last minute comes before the line of the new one."""
-    failures.note(REFUSED, request_id="req_1")
-    failures.note(REFUSED, request_id="req_2")
+    failures.record_failure(REFUSED, request_id="req_1")
+    failures.record_failure(REFUSED, request_id="req_2")
     clock.advance(EVERY_S)
-    failures.note(REFUSED, request_id="req_3")
+    failures.record_failure(REFUSED, request_id="req_3")
     assert lines(caplog) == [(REFUSED, "req_1", None), (REFUSED, "req_2", 1), (REFUSED, "req_3", None)]
 
 
@@ -79,17 +79,17 @@ def test_distinct_failure_causes_cannot_fill_the_log(
 ) -> None:
     """An upstream's own words are a part of some causes: beyond a number of them they share a line."""
     for i in range(10_000):
-        failures.note(f"Upstream 'up' answered 500: try again, request {i}.")
+        failures.record_failure(f"Upstream 'up' answered 500: try again, request {i}.")
     assert len(lines(caplog)) == MOST_CAUSES + 1
     clock.advance(EVERY_S)
-    failures.sweep()
+    failures.log_suppressed()
     assert lines(caplog) == [("several other causes", None, 10_000 - MOST_CAUSES - 1)]
 
 
 def test_unlogged_failure_counts_are_logged_on_flush(failures: Failures, caplog: pytest.LogCaptureFixture) -> None:
     """A reload, or the end of the process, loses no count."""
-    failures.note(REFUSED)
-    failures.note(REFUSED, request_id="req_2")
+    failures.record_failure(REFUSED)
+    failures.record_failure(REFUSED, request_id="req_2")
     lines(caplog)
     failures.flush()
     failures.flush()

@@ -33,7 +33,7 @@ def test_passing_health_check_restores_an_endpoint_with_an_open_breaker() -> Non
     of.apply_health_check(of.members[0], failing="it answered 500")
     of.members[0].breaker.record_failure(0.0, of.members[0].breaker.begin(0.0))
     of.apply_health_check(of.members[0], failing=None)
-    assert of.members[0].obstacle(0.0) is None
+    assert of.members[0].find_obstacle(0.0) is None
 
 
 def test_upstream_without_rules_is_plain() -> None:

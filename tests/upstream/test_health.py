@@ -8,7 +8,7 @@ from gateways import until
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer
+from gateway.testing.scripts import build_answer
 from gateway.testing.upstream import FakeUpstream
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.endpoint_state import Member
@@ -31,7 +31,7 @@ class Checked:
             await peer.read_request(timeout_s=None)
             if self.status is None:
                 await peer.wait_end(timeout_s=None)
-            await peer.send(answer(self.status or 200))
+            await peer.send(build_answer(self.status or 200))
 
     def watch(self, port: int, rules: HealthRules = RULES) -> Group:
         endpoint = Endpoint(name="up", host="127.0.0.1", port=port, authority=b"a", base_path=b"/x/v1", api_key=b"k")
@@ -60,7 +60,7 @@ async def test_health_checks_eject_and_restore_an_endpoint_after_consecutive_res
         assert seen == [True, True, True, True, False, False, False, False, True]
         assert group.tally.ejections == {("a", "health"): 1}
         request = upstream.requests[0]
-        assert request.target == b"/x/v1/ping" and request.values(b"authorization") == [b"Bearer k"]
+        assert request.target == b"/x/v1/ping" and request.list_values(b"authorization") == [b"Bearer k"]
         assert len(upstream.connections) == 1, "its connection is used again"
         group.close()
 

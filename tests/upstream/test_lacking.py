@@ -11,7 +11,7 @@ def test_missing_model_is_passed_over_for_growing_periods() -> None:
         and lacking.is_missing("m", FIRST_LACK_S - 1)
         and not lacking.is_missing("m", FIRST_LACK_S)
     )
-    lacking.ask("m", FIRST_LACK_S)
+    lacking.note_trial("m", FIRST_LACK_S)
     assert lacking.is_missing("m", FIRST_LACK_S + 1)
     assert not lacking.add("m", FIRST_LACK_S) and lacking.is_missing("m", 3 * FIRST_LACK_S - 1)
     for _ in range(10):
@@ -23,7 +23,7 @@ def test_other_and_restored_models_are_not_passed_over() -> None:
     """Nor is a request whose model is not lacking changed by being asked."""
     lacking = MissingModels()
     lacking.add("m", 0.0)
-    lacking.ask("other", 0.0)
+    lacking.note_trial("other", 0.0)
     assert not lacking.is_missing("other", 0.0)
     lacking.remove("m")
     lacking.remove("m")

@@ -30,24 +30,24 @@ async def given(pool: Pool, n: int = 1, *, idle_timeout_s: float | None = None) 
     """`n` connections that were used and given back, in this order."""
     connections = [await connected(pool, NotingTurn()) for _ in range(n)]
     for connection in connections:
-        pool.give(connection, idle_timeout_s=idle_timeout_s)
+        pool.return_connection(connection, idle_timeout_s=idle_timeout_s)
     return connections
 
 
 async def test_an_empty_pool_gives_nothing() -> None:
     """A request without an idle connection opens one: nothing waits here."""
     async with pooled(listens) as (pool, _, _):
-        assert pool.take() is None
+        assert pool.take_idle() is None
         connection = await connected(pool)
         assert not connection.reused and pool.open == {connection}
-        assert pool.take() is None
+        assert pool.take_idle() is None
 
 
 async def test_pool_returns_the_youngest_connection_first() -> None:
     """Each once, and marked as used before."""
     async with pooled(listens) as (pool, _, _):
         a, b, c = await given(pool, 3)
-        assert [pool.take(), pool.take(), pool.take(), pool.take()] == [c, b, a, None]
+        assert [pool.take_idle(), pool.take_idle(), pool.take_idle(), pool.take_idle()] == [c, b, a, None]
         assert c.reused
 
 
@@ -63,7 +63,7 @@ async def test_returned_connection_has_no_turn_and_resumes_reading() -> None:
     async with pooled(talks_later) as (pool, upstream, _):
         connection = await connected(pool, NotingTurn())
         connection.pause()
-        pool.give(connection, idle_timeout_s=None)
+        pool.return_connection(connection, idle_timeout_s=None)
         assert connection.turn is None and pool.idle == [connection]
         go.set()
         await upstream.wait_open(0)
@@ -81,9 +81,9 @@ async def test_ended_connection_is_not_returned_by_the_pool(end: str) -> None:
             await peer.send(b"x")  # the loop has not looked since
         else:
             getattr(peer, end)()
-        assert pool.take() is good
+        assert pool.take_idle() is good
         assert bad.transport.is_closing()
-        assert pool.take() is None
+        assert pool.take_idle() is None
 
 
 async def test_lost_connection_is_removed_from_the_pool() -> None:
@@ -109,14 +109,14 @@ async def test_a_closing_connection_is_not_taken_back() -> None:
     async with pooled(listens) as (pool, upstream, _):
         dying, busy = await connected(pool, NotingTurn()), await connected(pool, NotingTurn())
         dying.transport.abort()
-        pool.give(dying, idle_timeout_s=None)
+        pool.return_connection(dying, idle_timeout_s=None)
         assert not pool.idle
         (idle,) = await given(pool)
         pool.close()
         pool.close()
         assert idle.transport.is_closing() and not pool.idle
         assert not busy.transport.is_closing()
-        pool.give(busy, idle_timeout_s=None)
+        pool.return_connection(busy, idle_timeout_s=None)
         assert busy.transport.is_closing() and not pool.idle
         await upstream.wait_open(0)
 
@@ -212,8 +212,8 @@ async def test_connection_with_unsent_data_is_not_reused() -> None:
     async with pooled(deaf, rcvbuf=4096) as (pool, _, _):
         connection = await connected(pool, NotingTurn())
         connection.write(bytes(20_000_000))
-        pool.give(connection, idle_timeout_s=None)
-        assert pool.take() is None
+        pool.return_connection(connection, idle_timeout_s=None)
+        assert pool.take_idle() is None
         go.set()
 
 

@@ -23,7 +23,7 @@ def one_place(*, size: int = 2, wait_s: float = 60.0) -> Group:
 async def waiting(of: Group, order: list[str], name: str) -> None:
     tries = Tries(of, twice=False)
     assert tries.begin() is None
-    await of.place(tries)
+    await of.wait_for_place(tries)
     order.append(name)
     await asyncio.sleep(0)
     tries.end(failed=False)
@@ -37,7 +37,7 @@ async def test_queue_serves_requests_in_order_and_refuses_when_full() -> None:
     tasks = [asyncio.create_task(waiting(of, order, name)) for name in "xy"]
     await asyncio.sleep(0)
     with pytest.raises(GatewayError, match="as many requests as they may") as refused:
-        Tries(of, twice=False).begin() or await of.place(Tries(of, twice=False))
+        Tries(of, twice=False).begin() or await of.wait_for_place(Tries(of, twice=False))
     assert (refused.value.code, refused.value.retry_after_s, of.queue_length) == ("overloaded", 1.0, 2)
     first.end(failed=False)
     await asyncio.gather(*tasks)
@@ -49,7 +49,7 @@ async def test_cancelled_waiter_frees_its_place_in_the_queue() -> None:
     of = one_place()
     first, second = Tries(of, twice=False), Tries(of, twice=False)
     first.begin()
-    leaving = asyncio.create_task(of.place(second))
+    leaving = asyncio.create_task(of.wait_for_place(second))
     await asyncio.sleep(0)
     first.end(failed=False)
     leaving.cancel()
@@ -62,7 +62,7 @@ async def test_queue_wait_timeout_error_names_the_setting() -> None:
     of = one_place(wait_s=0.01)
     Tries(of, twice=False).begin()
     with pytest.raises(GatewayError, match=r"within 0\.01 s \(queue\.wait\)"):
-        await of.place(Tries(of, twice=False))
+        await of.wait_for_place(Tries(of, twice=False))
     assert (of.queue_length, of.tally.refused["wait"]) == (0, 1)
 
 
@@ -76,12 +76,12 @@ async def test_queued_requests_fall_back_or_fail_when_endpoint_goes_out(goes_out
     of.fallbacks = (group("z", CLOCK),) if rented else ()
     first = Tries(of, twice=False)
     first.begin()
-    waits = [asyncio.create_task(of.place(Tries(of, twice=False))) for _ in range(2)]
+    waits = [asyncio.create_task(of.wait_for_place(Tries(of, twice=False))) for _ in range(2)]
     await asyncio.sleep(0)
     if goes_out == "health":
         of.apply_health_check(of.members[0], failing="it answered 500")
     else:
-        first.again("reset" if goes_out == "breaker" else "503", pause_s=9.0 if goes_out == "pause" else None)
+        first.end_failed_try("reset" if goes_out == "breaker" else "503", pause_s=9.0 if goes_out == "pause" else None)
     ends = await asyncio.gather(*waits, return_exceptions=True)
     codes = [end.name if isinstance(end, Member) else getattr(end, "code", end) for end in ends]
     assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queue_length == 0

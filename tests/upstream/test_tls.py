@@ -8,10 +8,10 @@ import pytest
 from certificates import Certificates
 from functional.through import ask, get, listener_of, through
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.upstream.tls import ResumingContext
 
-ONCE = serve(answer(200, b"fine", [("Connection", "close")]))
+ONCE = serve(build_answer(200, b"fine", [("Connection", "close")]))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

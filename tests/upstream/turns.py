@@ -21,22 +21,22 @@ class NotingTurn:
         self._keeps_half_open = keeps_half_open
         self._changed = asyncio.Event()
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         self.received += data
         self._note("data")
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         self._note("eof")
         return self._keeps_half_open
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         self.error = error
         self._note("lost")
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         self._note("full")
 
-    def upstream_drained(self) -> None:
+    def on_upstream_drained(self) -> None:
         self._note("drained")
 
     async def until(self, event: str) -> None:

@@ -39,7 +39,7 @@ async def decoded(body: bytes, size: int, coding: bytes = b"gzip") -> AnswerBuff
     kept, undecoded = AnswerBuffer(), DecodingQueue()
     one = decoding(kept, coding, undecoded)
     for piece in pieces(body, size):
-        one.keep(piece)
+        one.keep_piece(piece)
     while one.waits:
         await asyncio.sleep(0)
     assert undecoded.size == 0
@@ -65,7 +65,7 @@ async def test_brotli_answer_is_decoded_while_streaming(size: int) -> None:
     """The format has no member behind the first one."""
     kept = await decoded(brotli.compress(BODY[:200_000], quality=5), size, b"br")
     assert (kept.length, kept.unread) == (200_000, 0)
-    head, tail = kept.ends()
+    head, tail = kept.get_ends()
     assert head == BODY[:HEAD_BYTES] and tail and BODY[:200_000].endswith(tail)
 
 
@@ -77,7 +77,7 @@ async def test_compressed_answer_is_decoded_while_streaming(
     """Whatever its pieces are, and whatever stands behind it."""
     kept = await decoded(compress(BODY[:200_000]) + b"behind", size, coding)
     assert kept.length == 200_000
-    head, tail = kept.ends()
+    head, tail = kept.get_ends()
     assert head == BODY[:HEAD_BYTES] and tail and BODY[:200_000].endswith(tail)
 
 
@@ -89,7 +89,7 @@ async def test_all_members_are_decoded(coding: bytes, compress: Callable[[bytes]
     body = BODY[:200_000]
     kept = await decoded(b"".join(map(compress, pieces(body, part))) + b"\0" * 30, size, coding)
     assert (kept.length, kept.unread) == (200_000, 0)
-    head, tail = kept.ends()
+    head, tail = kept.get_ends()
     assert head == BODY[:HEAD_BYTES] and tail and body.endswith(tail)
 
 
@@ -100,7 +100,7 @@ async def test_bytes_after_a_compressed_answer_are_not_decoded(
 ) -> None:
     """The end of the answer stays its end."""
     kept = await decoded(compress(b"data: 1\n\n") + b"behind", size, coding)
-    assert (kept.ends(), kept.length, kept.unread) == ((b"data: 1\n\n", None), 9, 6)
+    assert (kept.get_ends(), kept.length, kept.unread) == ((b"data: 1\n\n", None), 9, 6)
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
@@ -108,26 +108,26 @@ async def test_a_member_that_is_broken_leaves_no_end(size: int) -> None:
     """The missing part, and what follows it, are not known."""
     broken = gzip.compress(b"first") + b"\x1f\x8bno member" + gzip.compress(b"third")
     kept = await decoded(broken, size)
-    assert kept.ends() == (b"first", b"") and kept.unread >= len(broken) - len(gzip.compress(b"first")) - 4
+    assert kept.get_ends() == (b"first", b"") and kept.unread >= len(broken) - len(gzip.compress(b"first")) - 4
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 async def test_byte_order_mark_is_stripped_from_a_decoded_answer(size: int) -> None:
-    assert (await decoded(gzip.compress(b"\xef\xbb\xbf{}"), size)).ends() == (b"{}", None)
+    assert (await decoded(gzip.compress(b"\xef\xbb\xbf{}"), size)).get_ends() == (b"{}", None)
 
 
 async def test_truncated_compressed_answer_is_decoded_as_far_as_received() -> None:
     """Its events until then."""
     coder = zlib.compressobj(wbits=31)
     kept = await decoded(coder.compress(b"data: 1\n\n") + coder.flush(zlib.Z_SYNC_FLUSH), 1000)
-    assert kept.ends() == (b"data: 1\n\n", None)
+    assert kept.get_ends() == (b"data: 1\n\n", None)
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"\x00" * (100 << 20), 1), b"no gzip at all"], ids=["bomb", "none"])
 async def test_undecodable_or_bomb_answer_stops_decoding(body: bytes) -> None:
     """Of a bomb little is decoded; 100 MB of zeros are 450 KB."""
     kept = await decoded(body, 65536)
-    _head, tail = kept.ends()
+    _head, tail = kept.get_ends()
     assert kept.length < 32 << 20 and not tail and kept.unread
 
 
@@ -164,7 +164,7 @@ async def test_decoding_per_event_loop_turn_is_limited(count: int) -> None:
 
     before = all_decoded()
     for one in ones:
-        one.keep(long.body)
+        one.keep_piece(long.body)
     assert all_decoded() - before <= TURN_BYTES + STEP_BYTES + count * (AT_ONCE_BYTES + STEP_BYTES)
     turns = 0
     while any(one.waits for one in ones):
@@ -182,17 +182,17 @@ async def test_empty_members_also_yield_to_the_event_loop(coding: bytes, compres
     """Each of them costs something, although it grows to nothing: its decoder is made anew."""
     kept, undecoded = AnswerBuffer(), DecodingQueue()
     one = decoding(kept, coding, undecoded)
-    one.keep(compress(b"") * 5000 + compress(b"end"))
+    one.keep_piece(compress(b"") * 5000 + compress(b"end"))
     turns = 0
     while one.waits:
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 5000 * MEMBER_COST // TURN_BYTES and kept.ends() == (b"end", None)
+    assert turns > 5000 * MEMBER_COST // TURN_BYTES and kept.get_ends() == (b"end", None)
 
 
 async def test_decoding_completion_callback_fires_after_the_answer_is_decoded() -> None:
     one, told = decoding(kept := AnswerBuffer()), asyncio.Event()
-    one.keep((long := packed(BLOCK, 100)).body)
+    one.keep_piece((long := packed(BLOCK, 100)).body)
     one.call_when_done(told.set)
     await told.wait()
     assert kept.length == long.length and not one.waits
@@ -204,16 +204,16 @@ async def test_answers_over_the_decoding_queue_limit_are_skipped() -> None:
     many: list[tuple[AnswerBuffer, AnswerDecoder]] = []
     while undecoded.size <= MOST_BYTES - len(long.body):
         one = decoding(kept := AnswerBuffer(), undecoded=undecoded)
-        one.keep(long.body)
+        one.keep_piece(long.body)
         many.append((kept, one))
     last = decoding(kept := AnswerBuffer(), undecoded=undecoded)
-    last.keep(long.body)
-    last.keep(b"more")
-    assert not last.waits and kept.unread > len(long.body) // 2 and kept.ends()[1] == b""
+    last.keep_piece(long.body)
+    last.keep_piece(b"more")
+    assert not last.waits and kept.unread > len(long.body) // 2 and kept.get_ends()[1] == b""
     assert len(many) > 3
     first_kept, first = many[0]
     for _, one in many[1:]:
-        one.give_up()
+        one.skip_rest()
     while first.waits:
         await asyncio.sleep(0)
     assert (first_kept.length, first_kept.unread, undecoded.size) == (long.length, 0, 0)
@@ -226,7 +226,7 @@ async def test_finishing_the_queue_decodes_some_and_notifies_all() -> None:
     many = [AnswerBuffer() for _ in range(4)]
     ones = [decoding(kept, undecoded=undecoded) for kept in many]
     for number, one in enumerate(ones):
-        one.keep(short.body if number == 0 else long.body)
+        one.keep_piece(short.body if number == 0 else long.body)
         one.call_when_done(lambda number=number: told.append(number))  # type: ignore[misc]
     undecoded.finish()
     assert sorted(told) == [0, 1, 2, 3] and not any(one.waits for one in ones) and undecoded.size == 0

@@ -50,7 +50,7 @@ def ledger(store: SqliteStore, clock: ManualClock, *, writer: str = "w") -> Ledg
 
 
 async def rows(store: SqliteStore) -> list[StoredUsage]:
-    return list(await store.usage(since="0", until="9", by=DIMENSIONS, tenant=None))
+    return list(await store.sum_usage(since="0", until="9", by=DIMENSIONS, tenant=None))
 
 
 async def test_recorded_usage_is_summed_and_stored(store: FailingStore) -> None:
@@ -243,11 +243,11 @@ async def test_ledger_flushes_by_itself_and_clears_its_pending_mark(store: Faili
     one.record(RequestUsage(TokenCounts(1)), *WHO)
     while not await rows(store):
         await asyncio.sleep(0)
-    assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
+    assert await store.forget_lost_usage(before_s=LATE_S + 1) == [LATE_S]
     one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.close()
     assert [row.input for row in await rows(store)] == [2]
-    assert await store.lost_usage(before_s=LATE_S + 1) == []
+    assert await store.forget_lost_usage(before_s=LATE_S + 1) == []
 
 
 async def test_ledger_logs_usage_lost_by_a_killed_process(
@@ -280,7 +280,7 @@ async def test_ledger_logs_lost_usage_when_the_store_fails_at_close(
     one.record(RequestUsage(TokenCounts(1)), *WHO)
     await one.close()
     assert "the usage of the last moments is lost" in caplog.text
-    assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
+    assert await store.forget_lost_usage(before_s=LATE_S + 1) == [LATE_S]
 
 
 async def test_pending_usage_is_recorded_before_flush_price_change_and_close(store: FailingStore) -> None:
@@ -439,7 +439,7 @@ async def test_ledger_estimates_recent_token_cost_before_flush(store: FailingSto
     one.record(RequestUsage(TokenCounts(20, 0, 0, 10)), *WHO)
 
     def cost(of: str) -> float:
-        return one.cost_of_token(lambda tenant, key, model, upstream: of in (tenant, key, model, upstream))
+        return one.estimate_token_cost(lambda tenant, key, model, upstream: of in (tenant, key, model, upstream))
 
     assert [cost(of) for of in ("acme", "alice", "gpt-4.1", "openai", "other")] == pytest.approx([*[20e-6] * 4, 25e-6])
     await one.flush()

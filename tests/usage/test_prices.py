@@ -31,13 +31,17 @@ CLAUDE = Price(model="claude-*", input=3, cached=0.3, cache_write=3.75, output=1
 )
 def test_answer_cost_sums_each_kind_of_token_once(price: Price, tokens: TokenCounts, billionths: int) -> None:
     """Each kind of token has its own price; none counts twice."""
-    assert price.cost(tokens) == billionths
+    assert price.compute_cost(tokens) == billionths
 
 
 def test_audio_tokens_need_an_audio_price() -> None:
     heard, spoken = TokenCounts(9, audio_input=5), TokenCounts(output=9, audio_output=5)
-    assert SPEAKS.covers(heard) and SPEAKS.covers(spoken) and MINI.covers(TokenCounts(9, output=9))
-    assert not (MINI.covers(heard) or MINI.covers(spoken) or replace(SPEAKS, audio_output=None).covers(spoken))
+    assert SPEAKS.covers_tokens(heard) and SPEAKS.covers_tokens(spoken) and MINI.covers_tokens(TokenCounts(9, output=9))
+    assert not (
+        MINI.covers_tokens(heard)
+        or MINI.covers_tokens(spoken)
+        or replace(SPEAKS, audio_output=None).covers_tokens(spoken)
+    )
     dearest = Prices("USD", [MINI, SPEAKS, replace(CLAUDE, cache_write_1h=6)]).dearest
     assert dearest is not None
     assert (dearest.audio_input, dearest.audio_output, dearest.cache_write_1h) == (32, 64, 6)

@@ -307,8 +307,8 @@ def test_parser_finds_response_model_behind_long_instructions(instructions: int,
     for body, read in ((response_stream("a", "b", response=response), parse_stream), (text(response), parse_whole)):
         kept = AnswerBuffer()
         for start in range(0, len(body), 1000):
-            kept.keep(body[start : start + 1000])
-        assert read(*kept.ends()) == said
+            kept.keep_piece(body[start : start + 1000])
+        assert read(*kept.get_ends()) == said
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -23,8 +23,8 @@ def test_answer_buffer_keeps_beginning_and_end(length: int, size: int) -> None:
     """A short answer whole, as one object twice."""
     kept = AnswerBuffer()
     for piece in pieces(BODY[:length], size):
-        kept.keep(piece)
-    head, tail = kept.ends()
+        kept.keep_piece(piece)
+    head, tail = kept.get_ends()
     assert kept.length == length and (tail is None) == (length <= 2 * TAIL_BYTES)
     if tail is None:
         assert head == BODY[:length]
@@ -41,11 +41,11 @@ def test_answer_buffer_keeps_a_longer_beginning_until_model_is_named(named: bool
     kept = AnswerBuffer()
     for piece in pieces(body[:most], 1000):
         assert not kept.is_begun
-        kept.keep(piece)
+        kept.keep_piece(piece)
     assert kept.is_begun
-    kept.skip(5)
-    kept.keep(b"end")
-    assert kept.ends() == (body[:most], b"end")
+    kept.skip_bytes(5)
+    kept.keep_piece(b"end")
+    assert kept.get_ends() == (body[:most], b"end")
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50_000), st.integers(0, 9000))))
@@ -54,12 +54,12 @@ def test_buffer_tail_excludes_skipped_bytes_but_length_counts_them(steps: list[b
     kept, behind, length = AnswerBuffer(), b"", 0
     for step in steps:
         if isinstance(step, int):
-            kept.skip(step)
+            kept.skip_bytes(step)
             behind, length = (b"", length + step) if step else (b"", length)
         else:
-            kept.keep(step)
+            kept.keep_piece(step)
             behind, length = behind + step, length + len(step)
-    head, tail = kept.ends()
+    head, tail = kept.get_ends()
     assert kept.length == length
     end = head if tail is None else tail
     assert behind.endswith(end) and len(end) <= 2 * TAIL_BYTES
@@ -69,5 +69,5 @@ def test_buffer_tail_excludes_skipped_bytes_but_length_counts_them(steps: list[b
 def test_buffer_strips_a_byte_order_mark() -> None:
     kept = AnswerBuffer()
     for piece in pieces(b"\xef\xbb\xbf{}", 1):
-        kept.keep(piece)
-    assert kept.ends() == (b"{}", None)
+        kept.keep_piece(piece)
+    assert kept.get_ends() == (b"{}", None)

@@ -23,7 +23,7 @@ TREE = {
 
 def test_workflow_schema_describes_its_parameters_in_order() -> None:
     """Of type object, with titles, descriptions and defaults, in the order of the file; nothing else is taken."""
-    assert Workflow.model_validate(TREE).schema() == {
+    assert Workflow.model_validate(TREE).build_schema() == {
         "type": "object",
         "title": "table-report",
         "description": "Reports.",
@@ -47,13 +47,13 @@ def test_omitted_workflow_fields_take_their_defaults() -> None:
     assert (workflow.category, workflow.parameters, workflow.steps[0].with_) == ("general", {}, {})
     plain = WorkflowParameter()
     assert (plain.type, plain.required, plain.default, plain.enum) == ("string", False, None, None)
-    assert workflow.schema()["properties"] == {}
+    assert workflow.build_schema()["properties"] == {}
 
 
 def test_workflow_definition_round_trips_through_json() -> None:
     """Through JSON, as a run on record keeps it."""
     workflow = Workflow.model_validate(TREE)
-    assert Workflow.model_validate(orjson.loads(orjson.dumps(workflow.definition()))) == workflow
+    assert Workflow.model_validate(orjson.loads(orjson.dumps(workflow.build_definition()))) == workflow
 
 
 def test_workflow_is_immutable() -> None:

@@ -196,7 +196,7 @@ def test_valid_parameters_of_each_type_are_loaded(workflows: Workflows) -> None:
         "o: {type: object, default: {k: [v]}}, none: {}}\n" + STEP
     )
     (workflow,) = workflows.load().workflows.values()
-    defaults = {name: facts.get("default") for name, facts in workflow.schema()["properties"].items()}
+    defaults = {name: facts.get("default") for name, facts in workflow.build_schema()["properties"].items()}
     assert defaults == {"s": "", "i": 3, "n": 1, "b": False, "a": [1], "o": {"k": ["v"]}, "none": None}
 
 

@@ -41,4 +41,4 @@ def test_a_chat_message_with_wrong_parameters_is_refused() -> None:
         with pytest.raises(GatewayError) as error:
             find_workflow_call(text, ALL)
         assert (error.value.code, error.value.param) == ("invalid_parameters", param)
-    assert check_parameters(Workflow.model_validate(ALL["deploy"].definition()), {}) == {}
+    assert check_parameters(Workflow.model_validate(ALL["deploy"].build_definition()), {}) == {}

@@ -83,7 +83,7 @@ class Scope:
         """Return the hash of a conversation that has no message yet."""
         return hashlib.sha256(self._meaning)
 
-    def place(self, name: Sequence[str], behind: bytes, told: bytes) -> str | None:
+    def build_position_key(self, name: Sequence[str], behind: bytes, told: bytes) -> str | None:
         """Return the key of an answer by its position; None if the request names no user or conversation."""
         return _hash_key(self._meaning, orjson.dumps(name), behind, told) if self.has_meaning else None
 
@@ -150,7 +150,7 @@ class KeyReader:
         if self._name is None and ids:
             self._name = ["", ids[0]]
         behind = _select_question_text(meant, self._asked)
-        place = None if self._name is None else scope.place(self._name, behind, told)
+        place = None if self._name is None else scope.build_position_key(self._name, behind, told)
         own = tuple(scope.build_id_keys(calls=ids, asks=asks, answer=answer_id)) if ids or asks or answer_id else ()
         keys = AnswerKeys(own, self._digest.hexdigest() if self.has_prefixes else "", place)
         if self.has_marks:

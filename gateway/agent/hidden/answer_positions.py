@@ -31,7 +31,7 @@ def find_places(
     places = HiddenTurnMap()
     placed: dict[str, list[HiddenTurn]] = {}  # by their runs
 
-    def put(index: int, turn: HiddenTurn | None) -> None:
+    def put_place(index: int, turn: HiddenTurn | None) -> None:
         if turn is None:
             places.ambiguous += 1
         elif None not in (turn.conversation, conversation) and turn.conversation != conversation:
@@ -43,14 +43,14 @@ def find_places(
     for index, own in keys.items():
         for key in own.ids:
             if key in known:
-                put(index, known[key])
+                put_place(index, known[key])
     for index, own in keys.items():
         if index not in places.turns and own.prefix in known:
-            put(index, known[own.prefix])
+            put_place(index, known[own.prefix])
     often = Counter(own.place for own in keys.values())
     for index, own in keys.items():
         if own.place is not None and own.place in known and own.prefix not in known and often[own.place] == 1:
-            put(index, known[own.place])
+            put_place(index, known[own.place])
     return places
 
 

@@ -58,7 +58,7 @@ class HiddenTurns:
         self._reader: KeyReader | None = None  # it has read so many messages of the request
         self._n_read = 0
 
-    async def conversation(self) -> list[Json]:
+    async def build_conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
         run, progress = self._run, self._progress
         if run.execution.tainted:
@@ -74,7 +74,7 @@ class HiddenTurns:
         if not asked:
             return messages
         try:
-            known = await self._store.hidden(asked, tenant=run.caller.tenant)
+            known = await self._store.find_hidden_turns(asked, tenant=run.caller.tenant)
         except StoreError as error:
             log.warning("hidden turns are not remembered: %s", error)
             progress.read_tainted = True  # the answers are there, and untrusted text may have led to them
@@ -148,7 +148,7 @@ class HiddenTurns:
         self._progress.said.append(self.marks.told.answer_text)
         await self.store((), ())
 
-    def retold(self) -> str:
+    def find_replay_text(self) -> str:
         """Return the text to replay to a client of a run whose turn had not ended, or "" if it had."""
         progress, asked = (
             self._progress,

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.contracts.storage.store import Json
 
 
-def new_call_id() -> str:
+def generate_call_id() -> str:
     """Return an id that no other call has."""
     return "call_" + secrets.token_hex(12)
 
@@ -52,7 +52,7 @@ class CallIds:
             return {**numbered, "id": known.id} if sent else numbered
         if not is_named:
             return piece
-        told = new_call_id() if not sent or sent in self._used else sent
+        told = generate_call_id() if not sent or sent in self._used else sent
         begun = _ClientCall(sent, told, len(self._told), bool(function.get("arguments")))
         self._told.append(begun)
         self._used.add(told)

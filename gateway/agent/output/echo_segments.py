@@ -44,16 +44,16 @@ class EchoSegments:
     def wrap_emit(self, emit: Emit) -> Emit:
         """Return a function that adds each chunk and emits it."""
 
-        def tell(chunk: Chunk) -> Pause | None:
+        def emit_and_keep(chunk: Chunk) -> Pause | None:
             if isinstance(chunk, str):  # as nearly all are: one call less for each
                 self._add_text("said", chunk)
             else:
                 self.add(chunk)
             return emit(chunk)
 
-        return tell
+        return emit_and_keep
 
-    def begin(self, *, again: bool = False) -> None:
+    def begin_call(self, *, again: bool = False) -> None:
         """Start a call of the model. `again`: instead of the last one, of which the client gets nothing."""
         if again:
             self._discard_last_call()
@@ -131,4 +131,4 @@ class EchoSegments:
         for name, value in self._beside:
             if name in self._strange:
                 whole.add(name, value)
-        return [*self.take_ended_texts(), {**whole.whole(), "content": "".join(said), "tool_calls": tool_calls}]
+        return [*self.take_ended_texts(), {**whole.get_whole(), "content": "".join(said), "tool_calls": tool_calls}]

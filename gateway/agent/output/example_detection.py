@@ -74,10 +74,10 @@ def announces_example(before: str) -> bool:
     That text excludes thought.
     """
     text = reasoning_tags.END.split(before[-SENTENCE_CHARS:])[-1]
-    return _ANNOUNCEMENT.search(_last_sentence(text)) is not None
+    return _ANNOUNCEMENT.search(_find_last_sentence(text)) is not None
 
 
-def _last_sentence(text: str) -> str:
+def _find_last_sentence(text: str) -> str:
     """Return the last sentence of a text, without the markup behind it."""
     text = text.rstrip(_MARKUP)
     begin = 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from gateway.agent.output.tool_calls import CUTS, CallGroup, MalformedCall, Outcome, Prose, as_text
+from gateway.agent.output.tool_calls import CUTS, CallGroup, MalformedCall, Outcome, Prose, require_text
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL
 from gateway.dialects.extra_message_fields import OF_CALLS, FieldAccumulator
@@ -45,7 +45,7 @@ class _CallBuilder:
             return MalformedCall(f"The arguments of {self.name[:64]!r} are not valid JSON: {error}.")
         if not isinstance(arguments, dict):
             return MalformedCall(f"The arguments of {self.name[:64]!r} must be a JSON object.")
-        further = {} if self.further is None else self.further.whole()
+        further = {} if self.further is None else self.further.get_whole()
         return FoundCall(
             self.name,
             arguments,
@@ -77,8 +77,8 @@ class NativeCalls:
             return
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
-        name = as_text(function.get("name"))
-        call = self._find_or_add_call(delta.get("index"), id=as_text(delta.get("id")), name=name)
+        name = require_text(function.get("name"))
+        call = self._find_or_add_call(delta.get("index"), id=require_text(delta.get("id")), name=name)
         call.beside = find_outer_level({RISK_LEVEL: call.beside}, delta)
         self._append_piece(call, function, name=name)
         if further := delta.keys() - _USUAL:
@@ -94,7 +94,7 @@ class NativeCalls:
         if self._older is None:
             self._older = _CallBuilder(0)
             self._size += _CALL_CHARS
-        self._append_piece(self._older, function, name=as_text(function.get("name")))
+        self._append_piece(self._older, function, name=require_text(function.get("name")))
 
     def _append_piece(self, call: _CallBuilder, function: Mapping[str, object], *, name: str) -> None:
         """Append the name and the arguments of one piece to its call."""
@@ -107,7 +107,7 @@ class NativeCalls:
             self._size += len(arguments)
         call.beside = find_outer_level({RISK_LEVEL: call.beside}, function)
 
-    def outcome(self, *, finish_reason: str | None) -> Outcome:
+    def get_outcome(self, *, finish_reason: str | None) -> Outcome:
         """Return the calls, or Prose if there are none; of two calls with one id, the second gets none."""
         if self._size > self._limit:
             return MalformedCall(f"The tool calls are longer than {self._limit} characters.")

@@ -8,7 +8,7 @@ from gateway.agent.output.call_ids import CallIds
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
-from gateway.dialects.extra_message_fields import FieldAccumulator, TooDeepError, safe
+from gateway.dialects.extra_message_fields import FieldAccumulator, TooDeepError, remove_approval_ids
 from gateway.dialects.id_scrubbing import Defuser
 from gateway.dialects.message_identity import split_spoken_parts
 from gateway.runs.live_run import ANSWERS
@@ -68,10 +68,10 @@ class _AnswerFilter:
         delta: Json = {}
         for key, value in _normalize_content(choice.get("delta") or {}).items():
             if key in _CALLS or key == "role":
-                safe(value)  # which raises where it is too deep
+                remove_approval_ids(value)  # which raises where it is too deep
                 delta[key] = self._ids.assign_ids(value) if key == "tool_calls" and isinstance(value, list) else value
             elif key == "content":
-                delta[key] = self.text.feed(value) if isinstance(value, str) else safe(value)
+                delta[key] = self.text.feed(value) if isinstance(value, str) else remove_approval_ids(value)
             elif (shown := self._further.beside.feed(key, value)) is not None:
                 delta[key] = shown
         if choice.get("finish_reason"):
@@ -80,7 +80,7 @@ class _AnswerFilter:
                 whole = FieldAccumulator()
                 whole.add(key, delta.get(key))
                 whole.add(key, value)
-                if (shown := whole.whole()[key]) is not None:
+                if (shown := whole.get_whole()[key]) is not None:
                     delta[key] = shown
         return delta
 

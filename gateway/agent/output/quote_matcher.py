@@ -76,7 +76,9 @@ class Quote:
     @cached_property
     def _parts(self) -> list[bytes]:
         """Return the longest distinctive parts of the arguments, VALUES at most."""
-        return sorted({value for value in _argument_parts(self._arguments) if value}, key=len, reverse=True)[:VALUES]
+        return sorted({value for value in _iterate_argument_parts(self._arguments) if value}, key=len, reverse=True)[
+            :VALUES
+        ]
 
     def has_match(self, text: str) -> bool:
         """Return whether the text contains the call. It takes some 10 ms for a MB that names the tool."""
@@ -116,7 +118,7 @@ class Quote:
         return False
 
 
-def _argument_parts(value: object, name: bytes = b"") -> Iterator[bytes]:
+def _iterate_argument_parts(value: object, name: bytes = b"") -> Iterator[bytes]:
     """Yield the parts that distinguish these arguments from others: each name with its value.
 
     A fraction has many spellings, so only its name counts.
@@ -124,12 +126,12 @@ def _argument_parts(value: object, name: bytes = b"") -> Iterator[bytes]:
     match value:
         case dict():
             for key, inner in value.items():
-                yield from _argument_parts(inner, _normalize_text(key) + b":")
+                yield from _iterate_argument_parts(inner, _normalize_text(key) + b":")
         case list() if all(isinstance(inner, str | int) for inner in value):
-            yield name + b"[%b]" % b",".join(spelled for inner in value for spelled in _argument_parts(inner))
+            yield name + b"[%b]" % b",".join(spelled for inner in value for spelled in _iterate_argument_parts(inner))
         case list():
             for inner in value:
-                yield from _argument_parts(inner)
+                yield from _iterate_argument_parts(inner)
         case str():
             yield name + _normalize_text(value)
         case bool():

@@ -30,7 +30,7 @@ async def mark_quoted_calls(
     ours = [call for call in calls if call.doubt is None and call.tool not in besides]
     if not ours:
         return tuple(calls)
-    texts = [*_foreign_texts(messages), *notes]
+    texts = [*_iterate_foreign_texts(messages), *notes]
     if sum(map(len, texts)) + sum(len(repr(call.parameters)) for call in ours) < THREAD_CHARS:
         return _mark_quoted(calls, texts, besides)
     return await asyncio.to_thread(_mark_quoted, calls, texts, besides)
@@ -46,7 +46,7 @@ def _mark_quoted(calls: Sequence[FoundCall], texts: Sequence[str], besides: Coll
     )
 
 
-def _foreign_texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
+def _iterate_foreign_texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the texts of messages whose author is not the model."""
     for message in messages:
         if message.get("role") not in _OTHERS:

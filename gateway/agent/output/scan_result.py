@@ -15,9 +15,9 @@ class ScanResult:
     """The calls in the text of one answer. The same call twice is one; others are a group if each has its tag."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.drop_calls()
 
-    def forget(self) -> None:
+    def drop_calls(self) -> None:
         """Drop all calls and attempts so far: the text that contained them was reasoning."""
         self._calls: list[FoundCall] = []
         self._known: set[str] = set()
@@ -31,11 +31,11 @@ class ScanResult:
     def has_calls(self) -> bool:
         return bool(self._calls)
 
-    def doubt(self) -> None:
+    def mark_doubtful(self) -> None:
         """Mark the calls so far, if any, as doubtful: they may be part of the model's reasoning."""
         self._is_doubted = self._is_doubted or self.has_calls
 
-    def take(self, outcome: CallGroup | MalformedCall, *, tagged: bool, before: str) -> None:
+    def record_find(self, outcome: CallGroup | MalformedCall, *, tagged: bool, before: str) -> None:
         """Record a call, a group, or an attempt. `before` is the text in front of it."""
         if isinstance(outcome, MalformedCall):
             self._malformed = outcome
@@ -50,7 +50,7 @@ class ScanResult:
             self._calls += outcome.calls
             self._announced.append(before)
 
-    def outcome(self, native: Outcome, *, before_native: str) -> Outcome:
+    def get_outcome(self, native: Outcome, *, before_native: str) -> Outcome:
         """Return the outcome of the answer. Native calls go before calls in the text."""
         if isinstance(native, MalformedCall):
             return native

@@ -120,7 +120,7 @@ class AnswerScanner:
         view = self._view
         if self._idle and _SPECIAL.search(text) is None:
             if len(view.line) < LINE_CHARS or "\n" in text:
-                view.note(text)
+                view.note_line_start(text)
             view.shown.append(text)
             return text  # ordinary text goes on at once
         if not self._begun and text:
@@ -153,9 +153,9 @@ class AnswerScanner:
         if self._taken.has_calls:
             self._view.is_thought(self._taken)
         rest = self._view.flush()
-        native = self._native.outcome(finish_reason=finish_reason)
+        native = self._native.get_outcome(finish_reason=finish_reason)
         before_native = self._view.get_shown_tail() if isinstance(native, CallGroup) else ""
-        return rest, self._taken.outcome(native, before_native=before_native)
+        return rest, self._taken.get_outcome(native, before_native=before_native)
 
     # Reading: each step takes something from `at` on and returns the offset behind it.
 
@@ -242,7 +242,7 @@ class AnswerScanner:
         closing, name = found[1], found[2].lower()
         if name == "tool_call":
             if not closing:
-                self._view.hold(found[0])
+                self._view.hold_call_text(found[0])
                 self._view.tagged = True
             elif not self._view.after_call:
                 self._view.show(found[0])
@@ -275,7 +275,7 @@ class AnswerScanner:
 
     def _end_thought(self, tag: str) -> None:
         """Treat all text so far as thought: a template ate the opening tag."""
-        self._taken.forget()
+        self._taken.drop_calls()
         self._blocks.json, self._view.inline = None, 0
         self._view.show(tag)
 
@@ -297,7 +297,7 @@ class AnswerScanner:
             case "json":
                 self._blocks.json, self._blocks.json_end = Fence(character, end - at), None
                 self._view.fence_called = self._view.fence_shown = False
-                self._view.hold(data[at:after])
+                self._view.hold_call_text(data[at:after])
                 self._view.tagged = self._view.tagged or "tool_call" in data[end:after].lower()
             case "close":
                 self._blocks.json = None
@@ -308,7 +308,7 @@ class AnswerScanner:
             case "code":
                 self._mode, self._blocks.code, self._blocks.json = "code", Fence(character, end - at), None
                 self._blocks.fresh = True
-                self._view.hold(data[at:after])
+                self._view.hold_call_text(data[at:after])
             case _:
                 self._view.show(data[at:after])
                 if character == "`":
@@ -451,7 +451,7 @@ class AnswerScanner:
 
     def _record_outcome(self, outcome: CallGroup | MalformedCall) -> None:
         """Record a call or a malformed attempt; after a malformed one, drop the rest of the answer."""
-        self._taken.take(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
+        self._taken.record_find(outcome, tagged=self._view.tagged, before=self._view.get_shown_tail())
         self._view.held, self._view.tagged, self._view.after_call = "", False, True
         self._view.fence_called = self._blocks.json is not None
         self._view.line = "{"

@@ -131,14 +131,14 @@ def find_truncated_tool(text: str, *, named: bool) -> str | None:
         return None
     inner = value.get("tool_call")
     name = inner.get("name") if isinstance(inner, dict) else value.get("tool", value.get("name") if named else None)
-    return as_text(name) or None
+    return require_text(name) or None
 
 
 def _names_tool_alone(value: Mapping[str, object], has_tool: HasTool | None) -> bool:
     """Return whether an object names a tool that exists, and has nothing else that would make it other data."""
     tool = value.get("tool")
     is_bare = isinstance(tool, str) and all(key in ("tool", "arguments") or resembles(key) for key in value)
-    return is_bare and has_tool is not None and has_tool(as_text(tool))
+    return is_bare and has_tool is not None and has_tool(require_text(tool))
 
 
 def looks_like_call(text: str, *, whole: bool = False) -> bool:
@@ -167,6 +167,6 @@ def _parse_mcp_call(call: object, around: Mapping[str, object]) -> Outcome:
     return CallGroup((FoundCall(name, arguments, terminate=False, beside=find_outer_level(around, named)),))
 
 
-def as_text(value: object) -> str:
+def require_text(value: object) -> str:
     """Return `value` if it is a text, else ""."""
     return value if isinstance(value, str) else ""

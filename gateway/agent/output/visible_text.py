@@ -44,9 +44,9 @@ class VisibleText:
         is_open = self._thought.feed(pieces)
         before, self._ends = self._ends, (self._thought.n_swallowed, self._thought.n_stray)
         if before[0] < self._ends[0]:
-            taken.forget()
+            taken.drop_calls()
         elif before[1] < self._ends[1]:
-            taken.doubt()
+            taken.mark_doubtful()
         return is_open
 
     def get_shown_tail(self) -> str:
@@ -60,12 +60,12 @@ class VisibleText:
                 break
         return "".join(reversed(pieces))
 
-    def hold(self, text: str) -> None:
+    def hold_call_text(self, text: str) -> None:
         """Hold text that belongs to a call if one follows, and is shown otherwise."""
         if len(self.held) + len(text) > SPACE_CHARS:
             self.release()
         self.held += text
-        self.note(text)
+        self.note_line_start(text)
 
     def show(self, text: str) -> None:
         """Show text that does not belong to a call."""
@@ -73,11 +73,11 @@ class VisibleText:
             return
         if self.held or self.after_call:
             if text.isspace() and len(self.held) + len(text) <= SPACE_CHARS:
-                self.hold(text)
+                self.hold_call_text(text)
                 return
             self.release()
         self._out.append(text)
-        self.note(text)
+        self.note_line_start(text)
 
     def release(self) -> None:
         """Show the held text, because no call follows it."""
@@ -85,7 +85,7 @@ class VisibleText:
         self.held, self.tagged, self.after_call = "", False, False
         self.fence_shown = self.fence_shown or not self.fence_called
 
-    def note(self, text: str) -> None:
+    def note_line_start(self, text: str) -> None:
         """Store the beginning of the line. Inline code does not reach beyond it."""
         newline = text.rfind("\n")
         if newline >= 0:

@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 from aiohttp import web
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import Authorise, parse_query, parse_query_choice
-from gateway.api.views import json_answer
+from gateway.api.views import build_json_answer
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.audit_chain import FIRST_HASH, verify
 from gateway.contracts.storage.journal import AuditRow
@@ -95,7 +95,7 @@ class AuditVerifier:
         row = next(iter(await self._store.audit(after=place.seq - 1, limit=1)), None)
         if row is None:
             return _describe_cut_off(place)
-        return None if (row.seq, row.hash) == (place.seq, place.hash) else _written_anew(place)
+        return None if (row.seq, row.hash) == (place.seq, place.hash) else _describe_rewrite(place)
 
     def _find_rows_problem(self, rows: Sequence[AuditRow]) -> str | None:
         """Return the problem of the rows behind the last verified line; None: they go on from it."""
@@ -103,7 +103,7 @@ class AuditVerifier:
         try:
             broken = verify(lines, seq=self._at.seq, previous_hash=self._at.hash)
         except (TypeError, ValueError):  # a value that the gateway never writes
-            broken = self._first_unreadable(lines)
+            broken = self._find_first_unreadable(lines)
         if broken is not None:
             found = rows[broken - self._at.seq - 1].seq
             if found != broken:
@@ -111,10 +111,10 @@ class AuditVerifier:
             return f"Line {broken} of the audit log is not as it was written."
         known = self._furthest
         if self._at.seq < known.seq <= rows[-1].seq and rows[known.seq - self._at.seq - 1].hash != known.hash:
-            return _written_anew(known)
+            return _describe_rewrite(known)
         return None
 
-    def _first_unreadable(self, lines: Sequence[tuple[int, Mapping[str, object], str]]) -> int:
+    def _find_first_unreadable(self, lines: Sequence[tuple[int, Mapping[str, object], str]]) -> int:
         seq, previous = self._at.seq, self._at.hash
         for line in lines:
             try:
@@ -147,19 +147,19 @@ class AuditPages:
         self._verifier = verifier
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(VERIFICATION, self._verify)]
+        return [*build_readable_routes(VERIFICATION, self._verify)]
 
     async def _verify(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         begin = parse_query_choice(parse_query(request, "from"), "from", ("start",))
-        return json_answer(await self._verifier.verify_next(anew=begin is not None))
+        return build_json_answer(await self._verifier.verify_next(anew=begin is not None))
 
 
 def _describe_cut_off(place: AuditPosition) -> str:
     return f"The audit log ends before line {place.seq}, which was verified before: its end was cut off."
 
 
-def _written_anew(place: AuditPosition) -> str:
+def _describe_rewrite(place: AuditPosition) -> str:
     return f"Line {place.seq} of the audit log is not the one that was verified before: the log was written anew."

@@ -29,11 +29,13 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 def write_table(rows: Iterable[Sequence[object]]) -> bytes:
     """Return rows as CSV in UTF-8. Numbers stay numbers, None is an empty cell, and no text is a formula."""
     text = io.StringIO()
-    csv.writer(text).writerows([_plain(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(text).writerows(
+        [_escape_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
     return text.getvalue().encode("utf-8", "replace")
 
 
-def shown_moment(time_s: float) -> str:
+def format_moment(time_s: float) -> str:
     """Return a Unix time as spreadsheets read it: in UTC, to the millisecond."""
     return datetime.fromtimestamp(time_s, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
 
@@ -49,16 +51,16 @@ def is_table(query: Mapping[str, str]) -> bool:
 def run_row(view: RunView) -> Sequence[object]:
     """Return the cells of a run, of its view."""
     client = view.client and " ".join(str(view.client.get(name) or "") for name in ("name", "version")).strip()
-    shown = {"client": client, "created_at": shown_moment(view.created_s), "updated_at": shown_moment(view.updated_s)}
+    shown = {"client": client, "created_at": format_moment(view.created_s), "updated_at": format_moment(view.updated_s)}
     return [shown[name] if name in shown else getattr(view, name) for name in COLUMNS]
 
 
 def audit_row(row: AuditRow) -> Sequence[object]:
     """Return the cells of a line of the audit log."""
-    return [row.seq, shown_moment(row.line.created_s), *astuple(row.line), row.hash]
+    return [row.seq, format_moment(row.line.created_s), *astuple(row.line), row.hash]
 
 
-async def table_answer(
+async def stream_table(
     request: web.Request, names: Sequence[str], parts: AsyncIterator[Sequence[Sequence[object]]], *, file: str
 ) -> web.StreamResponse:
     """Write a table while its parts are read, as slowly as its reader takes it. `file` is the name that it is kept by.
@@ -80,7 +82,7 @@ async def table_answer(
     return answer
 
 
-def _plain(text: str) -> str:
+def _escape_formula(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula, also where full-width characters are plain ones to it."""
     begins = text.startswith(_FORMULA) or normalize("NFKC", text).lstrip().startswith(_FORMULA)
     return f"'{text}" if begins else text

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.decisions import convert_store_errors, still_answered
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import (
     BODY_LIMIT_BYTES,
     Authorise,
@@ -19,10 +19,10 @@ from gateway.api.request import (
     read_body_text,
     require_object,
 )
-from gateway.api.views import json_answer, page_answer
+from gateway.api.views import build_json_answer, build_page_answer
 from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import parse_terms
-from gateway.auth.key_view import KeyView, build_key_view, configured_key_view, new_key_view
+from gateway.auth.key_view import KeyView, build_configured_key_view, build_key_view, build_new_key_view
 from gateway.config import Settings
 from gateway.config.values.units import parse_duration
 from gateway.contracts.caller import Caller
@@ -55,12 +55,12 @@ class KeyPages:
         self._clock = clock
         self._issuer = KeyIssuer(store, settings=settings, clock=clock)
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [
-            *readable(KEYS, self._list),
+            *build_readable_routes(KEYS, self._list),
             ("POST", KEYS, self._create),
-            *readable(KEYS + "/{id}", self._show),
+            *build_readable_routes(KEYS + "/{id}", self._show),
             ("POST", KEYS + "/{id}/rotate", self._rotate),
             ("DELETE", KEYS + "/{id}", self._revoke),
         ]
@@ -70,20 +70,22 @@ class KeyPages:
         caller = self._authorise(request, _SCOPE)
         query = parse_query(request, "after", "limit")
         limit, after = parse_limit(query), query.get("after")
-        if after is not None and await self._store.key(after, tenant=caller.tenant) is None:
+        if after is not None and await self._store.get_key(after, tenant=caller.tenant) is None:
             raise build_stale_cursor_error("after")
-        found = await self._store.keys(tenant=caller.tenant, after=after, limit=limit + 1)
-        views = [self._view(key) for key in found[:limit]]
+        found = await self._store.list_keys(tenant=caller.tenant, after=after, limit=limit + 1)
+        views = [self._build_view(key) for key in found[:limit]]
         if len(found) > limit:
-            return page_answer(views, following=found[limit - 1].id)
+            return build_page_answer(views, following=found[limit - 1].id)
         now_s, keys = self._clock.time(), self._settings().keys
-        configured = [configured_key_view(key, now_s=now_s) for key in keys if key.tenant_name == caller.tenant]
-        return page_answer([*views, *configured], following=None)
+        configured = [build_configured_key_view(key, now_s=now_s) for key in keys if key.tenant_name == caller.tenant]
+        return build_page_answer([*views, *configured], following=None)
 
     async def _show(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, _SCOPE)
         parse_query(request)
-        return json_answer(self._view(await self._issuer.get_key(request.match_info["id"], tenant=caller.tenant)))
+        return build_json_answer(
+            self._build_view(await self._issuer.get_key(request.match_info["id"], tenant=caller.tenant))
+        )
 
     async def _create(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, _SCOPE)
@@ -129,11 +131,13 @@ class KeyPages:
         return key_id
 
     def _build_issued_answer(self, issued: IssuedKey) -> web.Response:
-        answer = json_answer(new_key_view(issued.key, issued.text, now_s=self._clock.time()), status=HTTPStatus.CREATED)
+        answer = build_json_answer(
+            build_new_key_view(issued.key, issued.text, now_s=self._clock.time()), status=HTTPStatus.CREATED
+        )
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
-    def _view(self, key: StoredKey) -> KeyView:
+    def _build_view(self, key: StoredKey) -> KeyView:
         return build_key_view(key, now_s=self._clock.time())
 
 

@@ -9,9 +9,9 @@ from aiohttp import web
 from msgspec import field
 
 from gateway import __version__
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import Authorise, parse_query
-from gateway.api.views import json_answer
+from gateway.api.views import build_json_answer
 from gateway.contracts.storage.store import Json
 from gateway.contracts.views import UnixTime, View
 
@@ -77,11 +77,11 @@ class StatusPages:
         self._status = status
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(STATUS, self._get)]
+        return [*build_readable_routes(STATUS, self._serve_status)]
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_status(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         parse_query(request)
-        return json_answer(await self._status())
+        return build_json_answer(await self._status())

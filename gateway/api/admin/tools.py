@@ -6,9 +6,9 @@ from typing import Literal
 from aiohttp import web
 from msgspec import field
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import VIEWING, Authorise, paginate, parse_query
-from gateway.api.views import page_answer
+from gateway.api.views import build_page_answer
 from gateway.contracts.storage.store import Json
 from gateway.contracts.views import View, fill_view
 from gateway.tools.catalog import Catalog, CatalogEntry, Origin
@@ -41,20 +41,20 @@ class ToolPages:
         self._catalog = catalog
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(TOOLS, self._list)]
+        return [*build_readable_routes(TOOLS, self._list)]
 
     async def _list(self, request: web.Request) -> web.Response:
         self._authorise(request, *VIEWING)
         query, catalog = parse_query(request, "after", "limit"), self._catalog()
         # Only the tools of this page are read: a definition may have 64 KB.
-        page, following = paginate(list(catalog.in_use()), query, key=str)
+        page, following = paginate(list(catalog.list_callable_tools()), query, key=str)
         entries = map(catalog.find_by_name, page)
-        return page_answer([_view(entry) for entry in entries if entry is not None], following=following)
+        return build_page_answer([_build_view(entry) for entry in entries if entry is not None], following=following)
 
 
-def _view(entry: CatalogEntry) -> ToolView:
+def _build_view(entry: CatalogEntry) -> ToolView:
     service = entry.service
     return fill_view(
         ToolView,

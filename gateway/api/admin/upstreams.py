@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from aiohttp import web
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import Authorise, parse_query
 from gateway.api.views import list_answer
 from gateway.contracts.views import View
@@ -82,11 +82,11 @@ class UpstreamPages:
         self._upstreams = upstreams
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(UPSTREAMS, self._get)]
+        return [*build_readable_routes(UPSTREAMS, self._serve_upstreams)]
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_upstreams(self, request: web.Request) -> web.Response:
         self._authorise(request, "admin")
         parse_query(request)
         return list_answer(await self._upstreams())

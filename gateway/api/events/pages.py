@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import HttpVersion11, web
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.api.decisions import ApiContext
 from gateway.api.ops_pages import Route
 from gateway.api.request import VIEWING, parse_query, parse_query_number
@@ -44,9 +44,9 @@ class EventPages:
         self._closing = False
         self._open: set[asyncio.Event] = set()
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("GET", EVENTS, self._events)]
+        return [("GET", EVENTS, self._serve_events)]
 
     async def close(self) -> None:
         """End all streams now. A client continues from its last event elsewhere. Idempotent."""
@@ -54,7 +54,7 @@ class EventPages:
         for news in self._open:
             news.set()
 
-    async def _events(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
         after = _parse_last_event_id(request)
         if await self._api.store.run(request.match_info["id"], tenant=caller.tenant) is None:
@@ -67,13 +67,13 @@ class EventPages:
                 if request.version >= HttpVersion11:
                     response.enable_chunked_encoding()
                 await response.prepare(request)
-                await self._follow(request, response, news, after=after)
+                await self._write_events(request, response, news, after=after)
         finally:
             self._open.discard(news)
         await response.write_eof()
         return response
 
-    async def _follow(
+    async def _write_events(
         self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
     ) -> None:
         """Write events until the run has ended, the pages close, or the key stops being valid."""
@@ -81,9 +81,9 @@ class EventPages:
         while not self._closing:
             news.clear()
             try:
-                caller = self._api.caller(request)
+                caller = self._api.find_caller(request)
                 run = await store.run(run_id, tenant=caller.tenant)
-                events = await store.events(after=after, tenant=caller.tenant, run_id=run_id, limit=BATCH)
+                events = await store.list_events(after=after, tenant=caller.tenant, run_id=run_id, limit=BATCH)
             except GatewayError:
                 return  # the key is not valid any more
             except StoreError as error:
@@ -91,7 +91,7 @@ class EventPages:
                 log.error("the events of run %s end early: the store failed: %s", run_id, error)
                 return
             if events:
-                await response.write(b"".join(_frame(event) for event in events if event.type != ADDED))
+                await response.write(b"".join(_format_frame(event) for event in events if event.type != ADDED))
                 after = events[-1].seq
             if len(events) == BATCH:
                 continue
@@ -101,7 +101,7 @@ class EventPages:
                 await self._wait(response, news)
 
     async def _wait(self, response: web.StreamResponse, news: asyncio.Event) -> None:
-        if not await until_set(news, self._keepalive_s):
+        if not await wait_until_set(news, self._keepalive_s):
             await response.write(b": keep-alive\n\n")
 
 
@@ -121,5 +121,5 @@ def _parse_last_event_id(request: web.Request) -> int:
         ) from None
 
 
-def _frame(event: RunEvent) -> bytes:
+def _format_frame(event: RunEvent) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.type.encode(), event.data)

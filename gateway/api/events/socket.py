@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.api.decisions import ApiContext, DecisionBody, carried_out
+from gateway.api.decisions import ApiContext, DecisionBody, carry_out
 from gateway.api.events.subscribers import WAITING_MOST, Audience, Outbox, encode_event
 from gateway.api.ops_pages import Route
 from gateway.api.request import (
@@ -26,12 +26,12 @@ from gateway.api.request import (
     read_user,
     validate_body,
 )
-from gateway.api.views import decided_view, error_view
+from gateway.api.views import build_decided_view, build_error_view
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.contracts.views import dump_view
 from gateway.lanes.aiohttp_adapter import Facade
-from gateway.lanes.websocket import websocket
+from gateway.lanes.websocket import accept_websocket
 from gateway.runs.decision_messages import ADDED
 
 log = logging.getLogger("gateway")
@@ -64,31 +64,31 @@ class SocketPages:
         self._audience = Audience(keys)
         self._open: set[web.WebSocketResponse] = set()
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("GET", SOCKET, self._socket)]
+        return [("GET", SOCKET, self._serve_socket)]
 
     async def close(self) -> None:
         """Close all WebSockets with "going away". Idempotent."""
         await asyncio.gather(*(_close(s, WSCloseCode.GOING_AWAY, b"the gateway stops") for s in list(self._open)))
 
-    async def _socket(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
         caller = self._api.authorise(request, *VIEWING)
         query = parse_query(request, "after")
         outbox = Outbox(caller.tenant)
         async with self._api.feed.subscribe(self._audience.receive), self._audience.subscribe(outbox):
             after = parse_query_number(query, "after", default=-1)
-            outbox.seen = after if after >= 0 else await self._api.store.last_event()
-            async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
+            outbox.seen = after if after >= 0 else await self._api.store.get_last_event()
+            async with accept_websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
                 self._open.add(socket)
                 try:
-                    outbox.put_now = partial(_put, request, socket)
-                    await self._talk(request, socket, outbox)
+                    outbox.put_now = partial(_write_frames, request, socket)
+                    await self._answer_messages(request, socket, outbox)
                 finally:
                     self._open.discard(socket)
         return socket
 
-    async def _talk(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
+    async def _answer_messages(self, request: web.Request, socket: web.WebSocketResponse, outbox: Outbox) -> None:
         async with asyncio.TaskGroup() as tasks:
             beside = (
                 tasks.create_task(self._send(request, socket, outbox)),
@@ -96,10 +96,12 @@ class SocketPages:
             )
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
-                    outbox.reply(await self._answer(request, message.data))
+                    outbox.queue_reply(await self._answer_message(request, message.data))
                 else:
-                    outbox.reply(_complaint(GatewayError("invalid_json", "Send text: one JSON object a message.")))
-                await outbox.empty()
+                    outbox.queue_reply(
+                        _build_complaint(GatewayError("invalid_json", "Send text: one JSON object a message."))
+                    )
+                await outbox.wait_until_empty()
             for task in beside:
                 task.cancel()
 
@@ -108,30 +110,30 @@ class SocketPages:
         try:
             more = True
             while more:
-                self._check(request, outbox)
-                events = await self._api.store.events(after=outbox.seen, tenant=outbox.tenant, limit=BATCH)
+                self._check_key(request, outbox)
+                events = await self._api.store.list_events(after=outbox.seen, tenant=outbox.tenant, limit=BATCH)
                 for event in events:
                     if event.type != ADDED:
                         await socket.send_frame(encode_event(event), WSMsgType.TEXT)
                     outbox.seen = event.seq
                 more = len(events) == BATCH
             while True:
-                item = await outbox.next()
+                item = await outbox.wait_for_next()
                 if isinstance(item, bytes):
                     await socket.send_frame(item, WSMsgType.TEXT)
                 elif item[0] > outbox.seen:
-                    self._check(request, outbox)
+                    self._check_key(request, outbox)
                     outbox.seen, words = item
                     await socket.send_frame(words, WSMsgType.TEXT)
         except GatewayError as error:
             await _close(socket, WSCloseCode.POLICY_VIOLATION, error.code.encode())
 
-    def _check(self, request: web.Request, outbox: Outbox) -> None:
+    def _check_key(self, request: web.Request, outbox: Outbox) -> None:
         """Check the key as it is now. Raises GatewayError: it is not valid, or is one of another tenant by now."""
-        if self._api.caller(request).tenant != outbox.tenant:
+        if self._api.find_caller(request).tenant != outbox.tenant:
             raise GatewayError("invalid_api_key", "The key is in another tenant now: open the WebSocket again.")
 
-    async def _answer(self, request: web.Request, text: str) -> Json:
+    async def _answer_message(self, request: web.Request, text: str) -> Json:
         """Return the answer to a message."""
         try:
             value = parse_json(text)
@@ -147,19 +149,19 @@ class SocketPages:
                 param="type",
             )
         except GatewayError as error:
-            return _complaint(error)
+            return _build_complaint(error)
 
     async def _decide(self, request: web.Request, value: object) -> Json:
         assert isinstance(value, dict)
         told: Json = {"type": "decision", "ref": value.get("ref")}
         try:
-            caller = self._api.caller(request)
+            caller = self._api.find_caller(request)
             message = validate_body(Decide, value)
             wish = message.to_decision("websocket", user=read_user(request))
-            approval = await carried_out(self._api.decide_and_resume(message.id, wish, caller=caller))
+            approval = await carry_out(self._api.decide_and_resume(message.id, wish, caller=caller))
         except GatewayError as error:
-            return {**told, "status": error.facts.status, "error": dump_view(error_view(error))}
-        return {**told, "status": 200, "approval": dump_view(decided_view(approval))}
+            return {**told, "status": error.facts.status, "error": dump_view(build_error_view(error))}
+        return {**told, "status": 200, "approval": dump_view(build_decided_view(approval))}
 
 
 async def _close_slow_client(socket: web.WebSocketResponse, outbox: Outbox) -> None:
@@ -176,11 +178,11 @@ async def _close(socket: web.WebSocketResponse, code: int, reason: bytes) -> Non
             await socket.close(code=code, message=reason, drain=False)
 
 
-def _put(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> bool:
+def _write_frames(request: web.Request, socket: web.WebSocketResponse, frames: bytes) -> bool:
     """Write frames, if the client is connected and keeps up. Return whether they were written."""
     wire = request.transport
     return isinstance(wire, Facade) and not socket.closed and wire.put(frames)
 
 
-def _complaint(error: GatewayError) -> Json:
-    return {"type": "error", "error": dump_view(error_view(error))}
+def _build_complaint(error: GatewayError) -> Json:
+    return {"type": "error", "error": dump_view(build_error_view(error))}

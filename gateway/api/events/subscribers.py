@@ -57,10 +57,10 @@ class Outbox:
         for one in told:
             self._put(one)
 
-    def reply(self, content: Json) -> None:
+    def queue_reply(self, content: Json) -> None:
         self._put(orjson.dumps(content))
 
-    async def next(self) -> Told | bytes:
+    async def wait_for_next(self) -> Told | bytes:
         """Wait for the next item and return it. Call it again only once that item is sent."""
         while not self._line:
             self._idle.set()
@@ -68,7 +68,7 @@ class Outbox:
             await self._news.wait()
         return self._line.popleft()
 
-    async def empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until the queue is empty and its last item is sent."""
         await self._idle.wait()
 
@@ -126,7 +126,7 @@ class Audience:
                 if tenant not in self._outboxes:
                     continue
                 known, self._known[tenant] = self._known[tenant], keys
-                frames = b"".join(_frame(words) for _, words in told) if known == keys else b""
+                frames = b"".join(_encode_frame(words) for _, words in told) if known == keys else b""
                 if len(frames) > FRAMES_BYTES:
                     frames = b""
                 for number, outbox in enumerate(list(self._outboxes[tenant])):
@@ -148,6 +148,6 @@ def encode_event(event: RunEvent) -> bytes:
     )
 
 
-def _frame(text: bytes) -> bytes:
+def _encode_frame(text: bytes) -> bytes:
     """Return a text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
     return build_frame_head(_TEXT, len(text)) + text

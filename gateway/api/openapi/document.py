@@ -14,8 +14,8 @@ import orjson
 
 from gateway.api.openapi.operation import JSON, Operation, OperationAnswer
 from gateway.api.openapi.operations import COMMON, OF_KEYS, OPERATIONS
-from gateway.api.openapi.schemas import schemas
-from gateway.api.openapi.shapes import TEXT, ref
+from gateway.api.openapi.schemas import build_schemas
+from gateway.api.openapi.shapes import TEXT, build_reference
 from gateway.contracts.errors import CODES
 
 VERSION: Final = "3.1.0"
@@ -57,12 +57,12 @@ Pages with a scope may also answer {keys}.
 
 
 @cache
-def description() -> bytes:
+def describe_api() -> bytes:
     """Return the document as JSON."""
-    return orjson.dumps(document(), option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(build_document(), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def document() -> dict[str, Any]:
+def build_document() -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def document() -> dict[str, Any]:
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in OPERATIONS)],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": build_schemas(),
             "responses": refusals,
             "securitySchemes": {
                 "bearer": {
@@ -105,11 +105,11 @@ def render() -> str:
         parts.append(f"\n## {tag}\n")
         for operation in OPERATIONS:
             if operation.tag == tag:
-                parts += _section(operation)
+                parts += _build_section(operation)
     return "\n".join(parts) + "\n"
 
 
-def _section(operation: Operation) -> Iterator[str]:
+def _build_section(operation: Operation) -> Iterator[str]:
     methods = f"{operation.method}, HEAD" if operation.head else operation.method
     yield f"### {methods} `{operation.path}`\n"
     scopes = " or ".join(f"`{scope}`" for scope in operation.scopes)
@@ -123,11 +123,11 @@ def _section(operation: Operation) -> Iterator[str]:
         kinds = ", ".join(f"`{_name_content(kind, schema)}`" for kind, schema in answer.content.items())
         yield f"- {status}: {answer.description}" + (f" {kinds}" if kinds else "")
     if operation.errors:
-        yield "- errors: " + ", ".join(f"{CODES[code].status} `{code}`" for code in _own_errors(operation))
+        yield "- errors: " + ", ".join(f"{CODES[code].status} `{code}`" for code in _list_own_errors(operation))
     yield ""
 
 
-def _own_errors(operation: Operation) -> Sequence[str]:
+def _list_own_errors(operation: Operation) -> Sequence[str]:
     return sorted({*operation.errors} - {*COMMON, *OF_KEYS}, key=lambda code: (CODES[code].status, code))
 
 
@@ -144,10 +144,10 @@ def _describe_operation(operation: Operation, refusals: dict[str, Any]) -> dict[
         "operationId": operation.name,
         "summary": operation.summary,
         "tags": [operation.tag],
-        "parameters": [*_path_parameters(operation.path), *_parameters(operation)],
+        "parameters": [*_list_path_parameters(operation.path), *_list_parameters(operation)],
         "responses": {
-            **{str(status): _response(answer) for status, answer in operation.answers.items()},
-            **dict(_errors(operation, refusals)),
+            **{str(status): _build_response(answer) for status, answer in operation.answers.items()},
+            **dict(_iterate_errors(operation, refusals)),
         },
     }
     if operation.scopes:
@@ -156,27 +156,27 @@ def _describe_operation(operation: Operation, refusals: dict[str, Any]) -> dict[
     if operation.head:
         described["x-head"] = True
     if operation.body is not None:
-        content = {JSON: {"schema": ref(operation.body)}}
+        content = {JSON: {"schema": build_reference(operation.body)}}
         described["requestBody"] = {"required": operation.body_required, "content": content}
     return described
 
 
-def _path_parameters(path: str) -> Iterator[dict[str, Any]]:
+def _list_path_parameters(path: str) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"\{(\w+)\}", path):
         yield {"name": name, "in": "path", "required": True, "schema": TEXT}
 
 
-def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
+def _list_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for one in operation.parameters:
         yield {"name": one.name, "in": one.place, "schema": one.schema, "description": one.description}
 
 
-def _response(answer: OperationAnswer) -> dict[str, Any]:
+def _build_response(answer: OperationAnswer) -> dict[str, Any]:
     content = {kind: {} if schema is None else {"schema": schema} for kind, schema in answer.content.items()}
     return {"description": answer.description, "content": content} if content else {"description": answer.description}
 
 
-def _errors(operation: Operation, refusals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _iterate_errors(operation: Operation, refusals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the error answers by status. A status that can also mean success has its own description."""
     for status, codes in group_error_codes(operation).items():
         if status not in operation.answers:
@@ -191,7 +191,7 @@ def _errors(operation: Operation, refusals: dict[str, Any]) -> Iterator[tuple[st
 
 def _build_error_schema(codes: Sequence[str]) -> dict[str, Any]:
     named = {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}}
-    return {"allOf": [ref("Error"), named]}
+    return {"allOf": [build_reference("Error"), named]}
 
 
 def main(arguments: Sequence[str]) -> str | None:

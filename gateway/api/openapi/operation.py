@@ -94,7 +94,7 @@ STEERING: Final = (
 )
 
 
-def json_answers(description: str, schema: Schema, *, status: int = 200) -> dict[int, OperationAnswer]:
+def build_json_answers(description: str, schema: Schema, *, status: int = 200) -> dict[int, OperationAnswer]:
     """Return a successful answer in JSON."""
     return {status: OperationAnswer(description, {JSON: schema})}
 
@@ -120,7 +120,7 @@ def describe_get(
         tag=tag,
         scopes=scopes,
         parameters=parameters,
-        answers=json_answers("The answer.", answer),
+        answers=build_json_answers("The answer.", answer),
         errors=(*OF_QUERIES, *errors) if scopes else errors,
         head=head,
     )

@@ -21,7 +21,7 @@ from gateway.api.openapi.operation import (
     OperationAnswer,
     Parameter,
     Scope,
-    json_answers,
+    build_json_answers,
 )
 from gateway.api.openapi.operation import (
     describe_get as _get,
@@ -35,7 +35,7 @@ from gateway.api.openapi.shapes import (
     Schema,
     build_list_schema,
     build_page_schema,
-    ref,
+    build_reference,
     with_fields,
 )
 from gateway.api.ops_pages import EXPOSITION_TYPE, OPENMETRICS_TYPE
@@ -77,10 +77,10 @@ _LIMIT: Final = _build_limit_parameter(default=LIMIT)
 _MANY: Final = _build_limit_parameter(default=LIMIT_MOST)
 
 
-def _chats(dialect: Dialect) -> list[Operation]:
+def _list_chat_operations(dialect: Dialect) -> list[Operation]:
     """Return one operation for each path of a dialect."""
     told = dialect.description
-    answer = OperationAnswer(told.stream, {JSON: ref(told.answer), STREAM: None})
+    answer = OperationAnswer(told.stream, {JSON: build_reference(told.answer), STREAM: None})
     return [
         Operation(
             method="POST", path=path, name=told.operation + suffix, summary="Answer a chat through a chain", tag="Chat",
@@ -90,14 +90,16 @@ def _chats(dialect: Dialect) -> list[Operation]:
     ]  # fmt: skip
 
 
-def _models(path: str, name: str) -> Operation:
+def _build_model_list_operation(path: str, name: str) -> Operation:
     errors = (
         *("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused"),
         *("circuit_open", "overloaded", "upstream_not_allowed"),
     )
     return Operation(
         method="GET", path=path, name=name, summary="List the models", tag="Chat", scopes=("context",),
-        answers=json_answers("The list of one upstream, or of all with the aliases.", ref("Models")), errors=errors,
+        answers=build_json_answers(
+            "The list of one upstream, or of all with the aliases.", build_reference("Models")
+        ), errors=errors,
     )  # fmt: skip
 
 
@@ -108,7 +110,7 @@ def _post(
 ) -> Operation:  # fmt: skip
     return Operation(
         method=method, path=path, name=name, summary=summary, tag=tag, scopes=scopes, body=body, body_required=required,
-        answers=json_answers("The answer.", answer, status=status),
+        answers=build_json_answers("The answer.", answer, status=status),
         errors=(*(OF_BODIES if body else OF_QUERIES), *errors),
     )  # fmt: skip
 
@@ -122,9 +124,12 @@ def _delete(
     )  # fmt: skip
 
 
-def _service(verb: str, summary: str, *, errors: tuple[str, ...] = (), body: str | None = None) -> Operation:
+def _build_service_operation(
+    verb: str, summary: str, *, errors: tuple[str, ...] = (), body: str | None = None
+) -> Operation:
     return _post(
-        f"/mcp/services/{{name}}/{verb}", f"{verb}Service", summary, "Services", ref("Service"), scopes=("admin",),
+        f"/mcp/services/{{name}}/{verb}", f"{verb}Service", summary, "Services", build_reference("Service"),
+        scopes=("admin",),
         errors=("service_not_found", *errors), body=body, required=False,
     )  # fmt: skip
 
@@ -156,8 +161,8 @@ _METRICS = Operation(
 _READY = Operation(
     method="GET", path="/health/ready", name="getReadiness", tag="Operating", scopes=(), head=True,
     summary="Check whether the gateway takes requests",
-    answers=json_answers("Ready.", ref("Status"))
-    | json_answers("Draining, or without its store.", ref("Status"), status=503),
+    answers=build_json_answers("Ready.", build_reference("Status"))
+    | build_json_answers("Draining, or without its store.", build_reference("Status"), status=503),
 )  # fmt: skip
 _RUN_WORKFLOW = Operation(
     method="POST", path="/workflows/{name}/runs", name="runWorkflow", tag="Workflows", scopes=("context",),
@@ -166,8 +171,8 @@ _RUN_WORKFLOW = Operation(
         *(one for one in STEERING if one.name.rpartition("-")[2] in ("Chain", "Conversation", "Tools", "Key")),
     ),
     body="RunBody",
-    answers=json_answers("The run, which has ended.", ref("WholeRun"))
-    | json_answers("The run, which goes on or waits for a person.", ref("WholeRun"), status=202),
+    answers=build_json_answers("The run, which has ended.", build_reference("WholeRun"))
+    | build_json_answers("The run, which goes on or waits for a person.", build_reference("WholeRun"), status=202),
     errors=(*OF_BODIES, *OF_CHATS, "workflow_not_found", "run_not_found"),
 )  # fmt: skip
 
@@ -215,35 +220,38 @@ _WHOSE: Final = (
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *(operation for dialect in map(load_dialect, STATELESS) for operation in _chats(dialect)),
-    _models("/context/v1/models", "listModels"),
-    _models("/context/models", "listModelsWithoutVersion"),
+    *(operation for dialect in map(load_dialect, STATELESS) for operation in _list_chat_operations(dialect)),
+    _build_model_list_operation("/context/v1/models", "listModels"),
+    _build_model_list_operation("/context/models", "listModelsWithoutVersion"),
     Operation(
         method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ExplainRequest",
         summary="Show what a chat or a response would become, without calling a model", parameters=STEERING[:-1],
-        answers=json_answers("The request that the model would get.", ref("Explanation")),
+        answers=build_json_answers("The request that the model would get.", build_reference("Explanation")),
         errors=(*OF_CHATS, *OF_RESPONSES),
     ),
     *RESPONSE_OPERATIONS,
     _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", build_page_schema("Prompt"), scopes=_CONTEXT,
          parameters=(_BEHIND, _MANY)),
     _get(
-        _PROMPTS + "/{id}", "getPrompt", "Get a system prompt", "Prompts", ref("PromptWithText"), scopes=_CONTEXT,
+        _PROMPTS + "/{id}", "getPrompt", "Get a system prompt", "Prompts", build_reference("PromptWithText"),
+        scopes=_CONTEXT,
         errors=("prompt_not_found",),
     ),
     Operation(
         method="GET", path=_PROMPTS + "/{id}/enhanced", name="getEnhancedPrompt", tag="Prompts", scopes=_CONTEXT,
         summary="Get a system prompt as a model gets it", head=True, errors=("prompt_not_found", "unknown_route"),
         parameters=(Parameter("If-None-Match", TEXT, "The ETag of an earlier answer.", "header"),),
-        answers=json_answers("The prompt.", ref("EnhancedPrompt"))
+        answers=build_json_answers("The prompt.", build_reference("EnhancedPrompt"))
         | {304: OperationAnswer("The prompt still has this ETag.", {})},
     ),
     _post(
-        _PROMPTS + "/{id}", "putPrompt", "Store a system prompt", "Prompts", ref("PromptWithText"), scopes=_ADMIN,
+        _PROMPTS + "/{id}", "putPrompt", "Store a system prompt", "Prompts", build_reference("PromptWithText"),
+        scopes=_ADMIN,
         method="PUT", body="PromptBody", errors=_CHANGING[:1],
     ),
     _post(
-        _PROMPTS + "/{id}", "deletePrompt", "Delete a stored system prompt", "Prompts", ref("PromptDeleted"),
+        _PROMPTS + "/{id}", "deletePrompt", "Delete a stored system prompt", "Prompts",
+        build_reference("PromptDeleted"),
         scopes=_ADMIN, method="DELETE", errors=_CHANGING,
     ),
     _get("/workflows", "listWorkflows", "List the workflows", "Workflows", build_page_schema("Workflow"),
@@ -251,7 +259,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
          parameters=(_CATEGORY, _BEHIND, _MANY)),
     _get("/workflows/categories", "listWorkflowCategories", "List the categories of workflows", "Workflows",
          build_list_schema("WorkflowCategory"), scopes=_CONTEXT),
-    _get("/workflows/{name}", "getWorkflow", "Get a workflow with its parameters", "Workflows", ref("WholeWorkflow"),
+    _get("/workflows/{name}", "getWorkflow", "Get a workflow with its parameters", "Workflows",
+         build_reference("WholeWorkflow"),
          scopes=_CONTEXT, errors=("workflow_not_found",)),
     _RUN_WORKFLOW,
     _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals",
@@ -261,17 +270,17 @@ OPERATIONS: Final[Sequence[Operation]] = (
          "Approvals", with_fields(build_list_schema("CallGroup"), more=TRUTH),
          parameters=(_BY, _CONVERSATION, _RUN, *_OF_PENDING, _LIMIT)),
     _get("/context/approvals/{id}", "getApproval", "Get an approval; with `wait`, once it is decided", "Approvals",
-         ref("OneApproval"), parameters=(_WAIT,), errors=("approval_not_found",)),
+         build_reference("OneApproval"), parameters=(_WAIT,), errors=("approval_not_found",)),
     _get("/context/approvals/{id}/preview", "previewApproval", "Show what a pending call would change", "Approvals",
-         ref("Preview"), scopes=("approve",), errors=("approval_not_found",)),
+         build_reference("Preview"), scopes=("approve",), errors=("approval_not_found",)),
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           build_list_schema("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
-          ref("Approval"), scopes=VIEWING, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
+          build_reference("Approval"), scopes=VIEWING, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
     _post("/context/approvals/{id}/assign", "assignApproval", "Say who is to decide on a pending call", "Approvals",
-          ref("NotedApproval"), scopes=("approve",), body="Assignment", errors=_NOTING),
+          build_reference("NotedApproval"), scopes=("approve",), body="Assignment", errors=_NOTING),
     _post("/context/approvals/{id}/notes", "noteOnApproval", "Note something on a pending call", "Approvals",
-          ref("NotedApproval"), scopes=("approve",), body="Note", errors=_NOTING),
+          build_reference("NotedApproval"), scopes=("approve",), body="Note", errors=_NOTING),
     _get("/context/grants", "listGrants", "List remembered approvals", "Approvals", build_page_schema("Grant"),
          parameters=(_BEHIND, _MANY)),
     _delete("/context/grants/{id}", "revokeGrant", "Revoke a remembered approval", "Approvals",
@@ -287,7 +296,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
         summary="Delete all memories of an end user, or of a key", parameters=_WHOSE,
-        answers=json_answers("Deleted.", ref("MemoriesDeleted")),
+        answers=build_json_answers("Deleted.", build_reference("MemoriesDeleted")),
         errors=(*OF_QUERIES, "invalid_header", "missing_field"),
     ),
     _delete(_MEMORIES + "/{id}", "deleteMemory", "Delete a memory", "Memories", scopes=_REMEMBERING,
@@ -295,21 +304,21 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", build_page_schema("Run"),
          parameters=(_STATE, _CONVERSATION, *_OF_RUNS, _BEHIND, _LIMIT, _FORMAT)),
-    _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
+    _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", build_reference("WholeRun"),
          errors=("run_not_found",)),
     _EVENTS,
-    _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", ref("Run"), scopes=VIEWING,
+    _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", build_reference("Run"), scopes=VIEWING,
           errors=("run_not_found", "run_ended", "scope_missing")),
     _post("/context/runs/{id}/resume", "settleStep",
           "Continue a parked run with {}, or settle a call (`step` and `as`: scope `approve`)", "Runs",
-          ref("Run"), scopes=VIEWING, body="Finding",
+          build_reference("Run"), scopes=VIEWING, body="Finding",
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing", "own_call")),
     _get("/context/summary", "getSummary", "Count what waits: pending approvals, and runs that have not ended", "Runs",
-         ref("Summary")),
+         build_reference("Summary")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", build_page_schema("AuditLine"), scopes=_ADMIN,
          parameters=(_AFTER, _LIMIT, _FORMAT)),
     _get("/context/audit/verification", "verifyAudit",
-         "Verify the hashes of the audit log; ask again until `complete`", "Runs", ref("AuditVerification"),
+         "Verify the hashes of the audit log; ask again until `complete`", "Runs", build_reference("AuditVerification"),
          scopes=_ADMIN, parameters=(Parameter("from", {"enum": ["start"]}, "`start`: begin with the first line."),)),
     _get("/context/tools", "listTools", "List the tools in use, those of MCP servers included", "Operating",
          build_page_schema("Tool"), parameters=(_BEHIND, _MANY)),
@@ -317,43 +326,48 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/upstreams", "listUpstreams", "List the upstreams: their endpoints, and how requests ended",
          "Operating", build_list_schema("Upstream"), scopes=_ADMIN),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",
-         "Operating", ref("GatewayStatus"), scopes=_ADMIN),
+         "Operating", build_reference("GatewayStatus"), scopes=_ADMIN),
     _get(_KEYS, "listKeys", "List the keys of the tenant, the newest first, then those of the configuration", "Keys",
          build_page_schema("Key"), scopes=_ADMIN, parameters=(_BEHIND, _LIMIT)),
-    _post(_KEYS, "createKey", "Make a key: `key` is its text, which is told once", "Keys", ref("NewKey"),
+    _post(_KEYS, "createKey", "Make a key: `key` is its text, which is told once", "Keys", build_reference("NewKey"),
           scopes=_ADMIN, body="KeyTerms", status=201,
           errors=("key_too_wide", "key_exists", "runtime_keys_off", "too_many_keys")),
-    _get(_KEYS + "/{id}", "getKey", "Get a key that was made at run time", "Keys", ref("Key"), scopes=_ADMIN,
+    _get(_KEYS + "/{id}", "getKey", "Get a key that was made at run time", "Keys", build_reference("Key"),
+         scopes=_ADMIN,
          errors=("key_not_found",)),
     _post(_KEYS + "/{id}/rotate", "rotateKey", "Make a key in the place of another one, which stays valid for a while",
-          "Keys", ref("NewKey"), scopes=_ADMIN, body="Rotation", status=201, required=False,
+          "Keys", build_reference("NewKey"), scopes=_ADMIN, body="Rotation", status=201, required=False,
           errors=("key_not_found", "key_ended", "key_is_configured", "key_too_wide", "runtime_keys_off")),
     _delete(_KEYS + "/{id}", "revokeKey", "Revoke a key", "Keys", scopes=_ADMIN,
             errors=("key_not_found", "key_ended", "key_is_configured")),
     _get(_SERVICES, "listServices", "List the MCP servers", "Services", build_page_schema("Service"), scopes=_ADMIN,
          parameters=(_BEHIND, _MANY)),
-    _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", ref("WholeService"), scopes=_ADMIN,
+    _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", build_reference("WholeService"),
+         scopes=_ADMIN,
          errors=("service_not_found",)),
     _get(_SERVICES + "/{name}/tools", "listServiceTools", "List the tools of an MCP server", "Services",
          build_list_schema("ServiceTool"), scopes=_ADMIN, errors=("service_not_found",)),
-    _post(_SERVICES, "addService", "Register an MCP server", "Services", ref("Service"), scopes=_ADMIN,
+    _post(_SERVICES, "addService", "Register an MCP server", "Services", build_reference("Service"), scopes=_ADMIN,
           body="Registration", status=201, errors=("service_exists",)),
-    _post(_SERVICES + "/{name}", "putService", "Change an MCP server", "Services", ref("Service"), scopes=_ADMIN,
+    _post(_SERVICES + "/{name}", "putService", "Change an MCP server", "Services", build_reference("Service"),
+          scopes=_ADMIN,
           method="PUT", body="McpServer", errors=("service_is_configured",)),
-    _post(_SERVICES + "/{name}", "deleteService", "Delete a registered MCP server", "Services", ref("ServiceDeleted"),
+    _post(_SERVICES + "/{name}", "deleteService", "Delete a registered MCP server", "Services",
+          build_reference("ServiceDeleted"),
           scopes=_ADMIN, method="DELETE", errors=("service_not_found", "service_is_configured")),
-    _service("start", "Start an MCP server", errors=("service_not_running",)),
-    _service("stop", "Stop an MCP server"),
-    _service("restart", "Start an MCP server anew"),
-    _service("accept", "Accept changed definitions", errors=("service_not_running", "service_changed"),
+    _build_service_operation("start", "Start an MCP server", errors=("service_not_running",)),
+    _build_service_operation("stop", "Stop an MCP server"),
+    _build_service_operation("restart", "Start an MCP server anew"),
+    _build_service_operation("accept", "Accept changed definitions", errors=("service_not_running", "service_changed"),
              body="Acceptance"),
     Operation(
         method="GET", path="/", name="getRoot", tag="Operating", scopes=(), head=True,
         summary="Check that the gateway answers; a page for `Accept: text/html`",
-        answers={200: OperationAnswer("The gateway answers.", {JSON: ref("Status"), "text/html": None})},
+        answers={200: OperationAnswer("The gateway answers.", {JSON: build_reference("Status"), "text/html": None})},
     ),
     _get("/openapi.json", "getDescription", "Get this description", "Operating", {"type": "object"}, scopes=()),
-    _get("/health/live", "getLiveness", "Check that the gateway runs", "Operating", ref("Status"), scopes=()),
+    _get("/health/live", "getLiveness", "Check that the gateway runs", "Operating", build_reference("Status"),
+         scopes=()),
     _READY,
     _METRICS,
 )  # fmt: skip

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.api.openapi.document import description
-from gateway.api.ops_pages import Route, readable
+from gateway.api.openapi.document import describe_api
+from gateway.api.ops_pages import Route, build_readable_routes
 
 DESCRIPTION = "/openapi.json"
 
 
-def description_routes() -> Sequence[Route]:
-    return readable(DESCRIPTION, _describe)
+def list_description_routes() -> Sequence[Route]:
+    return build_readable_routes(DESCRIPTION, _describe)
 
 
 async def _describe(_request: web.Request) -> web.Response:
-    content = await asyncio.to_thread(description)  # the first time takes a tenth of a second
+    content = await asyncio.to_thread(describe_api)  # the first time takes a tenth of a second
     return web.Response(body=content, headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})

@@ -15,9 +15,9 @@ from gateway.api.openapi.operation import (
     OperationAnswer,
     Parameter,
     Scope,
-    json_answers,
+    build_json_answers,
 )
-from gateway.api.openapi.shapes import TEXT, TRUTH, WHOLE, ref
+from gateway.api.openapi.shapes import TEXT, TRUTH, WHOLE, build_reference
 from gateway.dialects.loader import load_dialect
 from gateway.dialects.registry import COLLECTIONS, build_paths
 
@@ -52,7 +52,7 @@ _STREAMED: Final = (
 )
 
 
-def described_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """Return the path beneath `/context/v1` for one that works alike, such as `/responses/{id}`; else the path."""
     for name in COLLECTIONS:
         first, *others = build_paths(name)
@@ -62,26 +62,27 @@ def described_path(path: str) -> str:
     return path
 
 
-def _one(
+def _build_operation(
     method: Method, path: str, name: str, summary: str, answer: str, *, errors: tuple[str, ...],
     parameters: Sequence[Parameter] = (), body: str | None = None, required: bool = True,
 ) -> Operation:  # fmt: skip
     codes = (*(_OF_BODIES if body else OF_QUERIES), *(("unknown_field",) if parameters else ()), *errors)
     return Operation(
         method=method, path=f"/context/v1/{path}", name=name, summary=summary, tag=TAG, scopes=_SCOPES,
-        parameters=parameters, body=body, body_required=required, answers=json_answers("The answer.", ref(answer)),
+        parameters=parameters, body=body, body_required=required,
+        answers=build_json_answers("The answer.", build_reference(answer)),
         errors=codes,
     )  # fmt: skip
 
 
 def _build_response_operations() -> list[Operation]:
     missing, told = ("response_not_found",), _DIALECT.description
-    streamed = OperationAnswer("The response, or its events.", {JSON: ref(told.answer), STREAM: None})
+    streamed = OperationAnswer("The response, or its events.", {JSON: build_reference(told.answer), STREAM: None})
     return [
         Operation(
             method="POST", path="/context/v1/responses", name=told.operation, tag=TAG, scopes=_SCOPES,
             summary="Create a response through a chain", parameters=_STEERING, body=told.request,
-            answers={200: OperationAnswer(told.stream, {JSON: ref(told.answer), STREAM: None})},
+            answers={200: OperationAnswer(told.stream, {JSON: build_reference(told.answer), STREAM: None})},
             errors=(*OF_CHATS, *OF_RESPONSES),
         ),
         Operation(
@@ -93,7 +94,7 @@ def _build_response_operations() -> list[Operation]:
         Operation(
             method="POST", path="/context/v1/responses/compact", name="compactResponse", tag=TAG, scopes=_SCOPES,
             summary="Compact a conversation to a sealed summary", parameters=_STEERING[:1], body="CompactionRequest",
-            answers=json_answers("The items that take its place.", ref("Compaction")),
+            answers=build_json_answers("The items that take its place.", build_reference("Compaction")),
             errors=(*OF_CHATS, *OF_RESPONSES),
         ),
         Operation(
@@ -105,11 +106,13 @@ def _build_response_operations() -> list[Operation]:
             summary="Get a response as it stands", parameters=_STREAMED, answers={200: streamed},
             errors=(*OF_QUERIES, *missing),
         ),
-        _one("DELETE", "responses/{id}", "deleteResponse", "Delete a response; one that runs is cancelled first",
+        _build_operation("DELETE", "responses/{id}", "deleteResponse",
+             "Delete a response; one that runs is cancelled first",
              "ResponseDeleted", errors=missing),
-        _one("POST", "responses/{id}/cancel", "cancelResponse", "Cancel a background response", "Response",
+        _build_operation("POST", "responses/{id}/cancel", "cancelResponse", "Cancel a background response", "Response",
              errors=(*missing, "run_ended")),
-        _one("GET", "responses/{id}/input_items", "listInputItems", "List the input items of a response itself",
+        _build_operation("GET", "responses/{id}/input_items", "listInputItems",
+             "List the input items of a response itself",
              "Items", parameters=(*_PAGES, _INCLUDE), errors=missing),
     ]  # fmt: skip
 
@@ -118,20 +121,22 @@ def _build_conversation_operations() -> list[Operation]:
     missing = ("conversation_not_found",)
     one, items, item = "conversations/{id}", "conversations/{id}/items", "conversations/{id}/items/{item}"
     return [
-        _one("POST", "conversations", "createConversation", "Create a conversation", "Conversation",
+        _build_operation("POST", "conversations", "createConversation", "Create a conversation", "Conversation",
              body="ConversationRequest", required=False, errors=("item_not_found",)),
-        _one("GET", one, "getConversation", "Get a conversation without its items", "Conversation", errors=missing),
-        _one("POST", one, "updateConversation", "Replace the metadata of a conversation", "Conversation",
-             body="ConversationChange", errors=missing),
-        _one("DELETE", one, "deleteConversation", "Delete a conversation with its items", "ConversationDeleted",
+        _build_operation("GET", one, "getConversation", "Get a conversation without its items", "Conversation",
              errors=missing),
-        _one("GET", items, "listItems", "List the items of a conversation", "Items",
+        _build_operation("POST", one, "updateConversation", "Replace the metadata of a conversation", "Conversation",
+             body="ConversationChange", errors=missing),
+        _build_operation("DELETE", one, "deleteConversation", "Delete a conversation with its items",
+             "ConversationDeleted",
+             errors=missing),
+        _build_operation("GET", items, "listItems", "List the items of a conversation", "Items",
              parameters=(*_PAGES, _INCLUDE), errors=missing),
-        _one("POST", items, "addItems", "Add items behind those of a conversation", "Items",
+        _build_operation("POST", items, "addItems", "Add items behind those of a conversation", "Items",
              parameters=(_INCLUDE,), body="ItemsRequest", errors=(*missing, "item_not_found")),
-        _one("GET", item, "getItem", "Get an item of a conversation", "Item", parameters=(_INCLUDE,),
+        _build_operation("GET", item, "getItem", "Get an item of a conversation", "Item", parameters=(_INCLUDE,),
              errors=(*missing, "item_not_found")),
-        _one("DELETE", item, "deleteItem", "Delete an item of a conversation", "Conversation",
+        _build_operation("DELETE", item, "deleteItem", "Delete an item of a conversation", "Conversation",
              errors=(*missing, "item_not_found")),
     ]  # fmt: skip
 

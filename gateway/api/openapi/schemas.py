@@ -20,13 +20,13 @@ from gateway.api.openapi.shapes import (
     TRUTH,
     WHOLE,
     Schema,
-    many,
-    maybe,
-    only,
+    build_array_schema,
+    build_constant_schema,
+    build_nullable_schema,
+    build_nullable_text_fields,
+    build_reference,
+    build_text_fields,
     record,
-    ref,
-    some,
-    texts,
     with_fields,
 )
 from gateway.api.openapi.views import describe_views
@@ -54,18 +54,18 @@ BODIES: Final[Mapping[str, type[BaseModel]]] = {
 }
 
 
-def schemas() -> dict[str, Schema]:
+def build_schemas() -> dict[str, Schema]:
     """Return all schemas by name."""
     found: dict[str, Schema] = {}
     for name, model in BODIES.items():
         schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    found |= describe_views() | _build_response_schemas() | _of_others()
+    found |= describe_views() | _build_response_schemas() | _build_schemas_of_others()
     for feature in collect_descriptions():
         found |= feature.schemas
-    found |= {"Error": _error(), "ChatRequest": _chat_request()}
-    found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
+    found |= {"Error": _build_error_schema(), "ChatRequest": _build_chat_request_schema()}
+    found["ExplainRequest"] = {"anyOf": [build_reference("ChatRequest"), build_reference("ResponseRequest")]}
     for dialect in load_all_dialects():
         found |= dialect.description.schemas
     return dict(sorted(found.items()))
@@ -78,58 +78,77 @@ def _build_response_schemas() -> dict[str, Schema]:
     conversation_of = {"model": TEXT, "input": {"type": ["string", "array", "null"], "items": OBJECT}}
     further = {"instructions": {"type": ["string", "array", "null"], "items": OBJECT}}
     return {
-        "Item": record(**texts("id", "type")),
-        "Items": record(object=only("list"), data=many(ref("Item")), **some("first_id", "last_id"), has_more=TRUTH),
+        "Item": record(**build_text_fields("id", "type")),
+        "Items": record(
+            object=build_constant_schema("list"),
+            data=build_array_schema(build_reference("Item")),
+            **build_nullable_text_fields("first_id", "last_id"),
+            has_more=TRUTH,
+        ),
         "ItemsRequest": record(items={"type": "array", "items": OBJECT, "minItems": 1, "maxItems": 20}),
-        "ResponseDeleted": record(id=TEXT, object=only("response"), deleted=only(value=True)),
+        "ResponseDeleted": record(
+            id=TEXT, object=build_constant_schema("response"), deleted=build_constant_schema(value=True)
+        ),
         "Compaction": record(
-            id=TEXT, object=only("response.compaction"), created_at=WHOLE, output=many(ref("Item")), usage=OBJECT
+            id=TEXT,
+            object=build_constant_schema("response.compaction"),
+            created_at=WHOLE,
+            output=build_array_schema(build_reference("Item")),
+            usage=OBJECT,
         ),
         "CompactionRequest": {
             "type": "object",
-            "properties": {**conversation_of, **further, "previous_response_id": maybe(TEXT)},
+            "properties": {**conversation_of, **further, "previous_response_id": build_nullable_schema(TEXT)},
             "required": ["model"],
         },
         "Conversation": record(
             id=TEXT,
-            object=only("conversation"),
+            object=build_constant_schema("conversation"),
             created_at=WHOLE,
             metadata={"type": "object", "additionalProperties": TEXT},
         ),
         "ConversationRequest": {"type": "object", "properties": {"items": items, "metadata": metadata}},
         "ConversationChange": record(metadata={"type": "object", "additionalProperties": TEXT}),
-        "ConversationDeleted": record(id=TEXT, object=only("conversation.deleted"), deleted=only(value=True)),
+        "ConversationDeleted": record(
+            id=TEXT, object=build_constant_schema("conversation.deleted"), deleted=build_constant_schema(value=True)
+        ),
     }
 
 
-def _of_others() -> dict[str, Schema]:
+def _build_schemas_of_others() -> dict[str, Schema]:
     grace = {"type": ["string", "number"], "description": "How long the old key stays valid, such as `1h`."}
     return {
         "Status": record(status={"enum": ["ok", "ready", "draining", "store_lost"]}),
         "Chat": record(
-            object=only("chat.completion"), **texts("id", "model"), created=WHOLE, choices=many(OBJECT), usage=OBJECT
+            object=build_constant_schema("chat.completion"),
+            **build_text_fields("id", "model"),
+            created=WHOLE,
+            choices=build_array_schema(OBJECT),
+            usage=OBJECT,
         ),
-        "Models": record(object=only("list"), data=many(OBJECT)),
-        "Explanation": record(lane=only("context"), chain=TEXT, workflow=maybe(OBJECT)),
+        "Models": record(object=build_constant_schema("list"), data=build_array_schema(OBJECT)),
+        "Explanation": record(
+            lane=build_constant_schema("context"), chain=TEXT, workflow=build_nullable_schema(OBJECT)
+        ),
         "Registration": {"allOf": [record(name=TEXT), OBJECT], "description": "`name`, and the fields of McpServer."},
         "Rotation": {"type": "object", "properties": {"grace": grace}},
     }
 
 
-def _error() -> Schema:
+def _build_error_schema() -> Schema:
     codes = {"enum": sorted(CODES), "type": "string", "description": "One for each cause: docs/errors.md."}
     types = {"enum": sorted({code.type for code in CODES.values()}), "type": "string"}
-    return record(error=record(message=TEXT, type=types, param=maybe(TEXT), code=codes))
+    return record(error=record(message=TEXT, type=types, param=build_nullable_schema(TEXT), code=codes))
 
 
-def _chat_request() -> Schema:
+def _build_chat_request_schema() -> Schema:
     message = with_fields(
         record(role={"enum": list(ROLES)}),
         optional=True,
         content={"type": ["string", "array", "null"]},
         tool_calls={"type": ["array", "null"], "items": OBJECT},
-        tool_call_id=maybe(TEXT),
-        name=maybe(TEXT),
+        tool_call_id=build_nullable_schema(TEXT),
+        name=build_nullable_schema(TEXT),
     )
     return {
         **with_fields(
@@ -137,13 +156,13 @@ def _chat_request() -> Schema:
             optional=True,
             model={"type": ["string", "null"], "description": "Required, unless `context.model` names one."},
             stream={"type": ["boolean", "null"]},
-            stream_options=maybe(OBJECT),
+            stream_options=build_nullable_schema(OBJECT),
             tools={"type": ["array", "null"], "items": OBJECT},
             functions={"type": ["array", "null"], "items": OBJECT},
-            response_format=maybe(OBJECT),
+            response_format=build_nullable_schema(OBJECT),
             n={"enum": [1, None]},
             logprobs={"enum": [False, None]},
-            user=maybe(TEXT),
+            user=build_nullable_schema(TEXT),
         ),
         "description": "OpenAI's chat completion request. Fields that are not listed go to the model unchanged.",
     }

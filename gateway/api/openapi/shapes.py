@@ -12,19 +12,23 @@ OBJECT: Final[Schema] = {"type": "object"}
 REFERENCE: Final = "#/components/schemas/"
 
 
-def ref(name: str) -> Schema:
+def build_reference(name: str) -> Schema:
     """Return the reference to a schema of `schemas`."""
     return {"$ref": REFERENCE + name}
 
 
 def build_list_schema(name: str) -> Schema:
     """Return the schema of a list answer whose entries have the schema `name`."""
-    return record(object=only("list"), data=many(ref(name)))
+    return record(object=build_constant_schema("list"), data=build_array_schema(build_reference(name)))
 
 
 def build_page_schema(name: str) -> Schema:
     """Return the schema of one page of a list. `next` is the `after` of the following page, or null."""
-    return record(object=only("list"), data=many(ref(name)), next=maybe(TEXT))
+    return record(
+        object=build_constant_schema("list"),
+        data=build_array_schema(build_reference(name)),
+        next=build_nullable_schema(TEXT),
+    )
 
 
 def record(**fields: Schema) -> Schema:
@@ -38,26 +42,26 @@ def with_fields(schema: Schema, *, optional: bool = False, **fields: Schema) -> 
     return {**schema, "properties": {**schema["properties"], **fields}, "required": required}
 
 
-def texts(*names: str) -> dict[str, Schema]:
+def build_text_fields(*names: str) -> dict[str, Schema]:
     """Return fields that are texts."""
     return dict.fromkeys(names, TEXT)
 
 
-def some(*names: str) -> dict[str, Schema]:
+def build_nullable_text_fields(*names: str) -> dict[str, Schema]:
     """Return fields that are texts or null."""
-    return dict.fromkeys(names, maybe(TEXT))
+    return dict.fromkeys(names, build_nullable_schema(TEXT))
 
 
-def many(schema: Schema) -> Schema:
+def build_array_schema(schema: Schema) -> Schema:
     """Return the schema of a list."""
     return {"type": "array", "items": schema}
 
 
-def maybe(schema: Schema) -> Schema:
+def build_nullable_schema(schema: Schema) -> Schema:
     """Return the schema of a value that may be null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def only(value: object) -> Schema:
+def build_constant_schema(value: object) -> Schema:
     """Return the schema of this one value."""
     return {"const": value}

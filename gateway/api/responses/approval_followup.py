@@ -19,7 +19,7 @@ _SAME: Final = ("model", "parallel_tool_calls", *PASSED)
 _OF_MODEL: Final = (*_SAME, "instructions", "max_output_tokens", "text", "reasoning")
 
 
-def as_begun(
+def restore_begun_facts(
     facts: ResponseFacts, began: Json, *, narrowings: Sequence[Json] = (), own: Json | None = None
 ) -> ResponseFacts:
     """Return the facts of a request that decides, with the fields of its run.
@@ -32,14 +32,14 @@ def as_begun(
     if client is not None and "request" in client:
         first = ResponseFacts.from_stored(client["request"])
         ours_from = facts.fields if own and {"only", "ask_first"} & own.keys() else first.fields
-        choice, limits = first.fields.get("tool_choice"), [*limits, *_as_sequence(first.fields.get("max_tool_calls"))]
-        fields = {**_of_model(first.fields), "tools": _tools(first.fields, ours_from)}
+        choice, limits = first.fields.get("tool_choice"), [*limits, *_list_limit(first.fields.get("max_tool_calls"))]
+        fields = {**_select_model_fields(first.fields), "tools": _restore_tools(first.fields, ours_from)}
         facts = replace(facts, client={**facts.client, **first.client})
     else:
         body: Json = began["body"]
         choice, limits = (
             _convert_tool_choice(body.get("tool_choice")),
-            [*limits, *_as_sequence(began.get("max_tool_calls"))],
+            [*limits, *_list_limit(began.get("max_tool_calls"))],
         )
         fields = _rebuild_request_fields(body, facts.fields)
         if own is None:
@@ -50,7 +50,7 @@ def as_begun(
     return replace(facts, fields=_merge_fields(facts.fields, fields))
 
 
-def _as_sequence(limit: int | None) -> Sequence[int]:
+def _list_limit(limit: int | None) -> Sequence[int]:
     return () if limit is None else (limit,)
 
 
@@ -60,11 +60,11 @@ def _merge_fields(own: Mapping[str, object], fields: Mapping[str, object]) -> Js
     return {**kept, **{name: value for name, value in fields.items() if value is not None}}
 
 
-def _of_model(fields: Json) -> Json:
+def _select_model_fields(fields: Json) -> Json:
     return {name: fields.get(name) for name in _OF_MODEL}
 
 
-def _tools(first: Json, narrowed: Json) -> list[Json]:
+def _restore_tools(first: Json, narrowed: Json) -> list[Json]:
     """Return the tools of a run: the client's as it has them, ours as they are narrowed."""
     of_run = [tool for tool in first.get("tools") or () if tool.get("type") != "mcp"]
     ours = [tool for tool in narrowed.get("tools") or first.get("tools") or () if tool.get("type") == "mcp"]

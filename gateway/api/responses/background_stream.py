@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import HttpVersion11, web
 
 from gateway.api.events.pages import STREAM_HEADERS
-from gateway.api.responses.idempotency import of_first
+from gateway.api.responses.idempotency import find_repeated_response
 from gateway.api.responses.response_store import KeptResponses
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.responses import StoredResponse
@@ -47,28 +47,28 @@ class ResponseStreams:
         """
         while row.output is None:
             await asyncio.sleep(LOOK_S / 4)
-            row = await of_first(self.kept.find(row.id, tenant=row.tenant))
+            row = await find_repeated_response(self.kept.find(row.id, tenant=row.tenant))
         return row
 
     async def retell(self, request: web.Request, row: StoredResponse, *, headers: dict[str, str]) -> web.StreamResponse:
         """Write the events of a response that has its own client: the first ones now, the rest at its end."""
         response = await _open_event_stream(request, headers)
-        stream = self.kept.build_answer(row).stream()
-        await response.write(stream.first())
-        ending = self._opens(self._output(row))
+        stream = self.kept.build_answer(row).build_stream_writer()
+        await response.write(stream.build_first_frame())
+        ending = self._open_streams(self._read_output(row))
         try:
             while not (await asyncio.wait({ending}, timeout=self.keepalive_s()))[0]:
-                await response.write(stream.keepalive())
+                await response.write(stream.build_keepalive())
             frames = stream.render_ended_response(ending.result())
         except GatewayError as error:  # it was deleted
-            frames = stream.error(error, request_id=row.id)
+            frames = stream.build_error_frames(error, request_id=row.id)
         finally:
             ending.cancel()
             self._open.discard(ending)
         await response.write_eof(frames)
         return response
 
-    def _opens(self, work: Coroutine[Any, Any, Read]) -> asyncio.Task[Read]:
+    def _open_streams(self, work: Coroutine[Any, Any, Read]) -> asyncio.Task[Read]:
         """Return a task that ends with all streams."""
         task = asyncio.get_running_loop().create_task(work)
         self._open.add(task)
@@ -76,15 +76,15 @@ class ResponseStreams:
             task.cancel()
         return task
 
-    async def _output(self, row: StoredResponse) -> bytes:
+    async def _read_output(self, row: StoredResponse) -> bytes:
         return (await self.wait_until_ended(row)).output or b""
 
-    async def stream(
+    async def write_events(
         self, request: web.Request, row: StoredResponse, *, after: int, headers: dict[str, str]
     ) -> web.StreamResponse:
         """Write the events behind number `after` as they come, up to the end."""
         response = await _open_event_stream(request, headers)
-        task = self._opens(self._follow(response, row, after=after))
+        task = self._open_streams(self._follow_log(response, row, after=after))
         try:
             await asyncio.wait({task})
             task.result()
@@ -100,18 +100,18 @@ class ResponseStreams:
         await response.write_eof()
         return response
 
-    async def _follow(self, response: web.StreamResponse, row: StoredResponse, *, after: int) -> None:
+    async def _follow_log(self, response: web.StreamResponse, row: StoredResponse, *, after: int) -> None:
         loop, at_s = asyncio.get_running_loop(), row.created_s
-        stream = self.kept.build_answer(row, now_s=lambda: at_s).stream(after)
-        frames = stream.first()
+        stream = self.kept.build_answer(row, now_s=lambda: at_s).build_stream_writer(after)
+        frames = stream.build_first_frame()
         written_s, looked_s, is_over = loop.time(), loop.time(), False
         async for chunks in self.kept.logs.read(row.id, tenant=row.tenant):
-            frames += b"".join(stream.frames(chunk) for chunk in chunks if parse_end_entry(chunk) is None)
+            frames += b"".join(stream.build_frames(chunk) for chunk in chunks if parse_end_entry(chunk) is None)
             if chunks and (end := parse_end_entry(chunks[-1])) is not None:
                 at_s, failure = end
-                frames += stream.finish() if failure is None else stream.error(failure, request_id=row.id)
+                frames += stream.finish() if failure is None else stream.build_error_frames(failure, request_id=row.id)
             if not frames and loop.time() - written_s >= self.keepalive_s():
-                frames = stream.keepalive()
+                frames = stream.build_keepalive()
             if frames:
                 await response.write(frames)
                 frames, written_s = b"", loop.time()
@@ -122,7 +122,7 @@ class ResponseStreams:
                         raise build_interrupted_error(row.run_id)
                     is_over = (await self.kept.find(row.id, tenant=row.tenant)).output is not None
                 except GatewayError as error:  # or it was deleted, and its log with it
-                    await response.write(stream.error(error, request_id=row.id))
+                    await response.write(stream.build_error_frames(error, request_id=row.id))
                     return
 
 

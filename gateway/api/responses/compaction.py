@@ -11,11 +11,11 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import AdmittedRequest, ContextRequests
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation
-from gateway.api.views import json_answer
+from gateway.api.views import build_json_answer
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.records import replace
@@ -29,7 +29,7 @@ from gateway.dialects.responses.items import build_input_items
 from gateway.dialects.responses.request import parse_compaction
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.runs.idempotency_key import RequestKey
-from gateway.runs.run_id import new_run_id
+from gateway.runs.run_id import generate_run_id
 
 _TASK: Final = "compaction"
 _WISH: Final = (
@@ -46,20 +46,20 @@ class CompactionPage:
 
     creation: Creation
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("POST", path + "/compact", self._compact) for path in build_paths("responses")]
+        return [("POST", path + "/compact", self._serve_compaction) for path in build_paths("responses")]
 
-    async def _compact(self, request: web.Request) -> web.Response:
+    async def _serve_compaction(self, request: web.Request) -> web.Response:
         requests = self.creation.requests
         async with requests.admit_request(request) as entered:
-            content = await requests.content(request, entered)
-            wanted = await aside(partial(parse_compaction, content), content=content)
+            content = await requests.read_body(request, entered)
+            wanted = await run_aside(partial(parse_compaction, content), content=content)
             earlier, asked = await self.creation.resolve_request(entered, wanted, content)
-            run_id = request[REQUEST_ID] = new_run_id()
-            answer = await self._summary(requests, entered, asked, run_id=run_id)
-            resource = answer.resource()
-            text = "".join(part["text"] for item in resource["output"] for part in _texts(item))
+            run_id = request[REQUEST_ID] = generate_run_id()
+            answer = await self._request_summary(requests, entered, asked, run_id=run_id)
+            resource = answer.build_resource()
+            text = "".join(part["text"] for item in resource["output"] for part in _list_output_texts(item))
             if not text.strip() or resource["status"] != "completed":
                 raise GatewayError(
                     "upstream_error", "The model wrote no whole summary: try again, or use another model."
@@ -72,7 +72,7 @@ class CompactionPage:
             }
             items = build_input_items([*earlier, *asked.items], response_id=resource["id"])
             kept = [one for one in items if one.get("role") in _KEPT_ROLES]
-            return json_answer(
+            return build_json_answer(
                 {
                     "id": resource["id"],
                     "object": "response.compaction",
@@ -82,7 +82,7 @@ class CompactionPage:
                 }
             )
 
-    async def _summary(
+    async def _request_summary(
         self, requests: ContextRequests, entered: AdmittedRequest, asked: ResponseAsked, *, run_id: str
     ) -> ResponseAnswer:
         """Return the model's answer. Raises GatewayError."""
@@ -91,10 +91,10 @@ class CompactionPage:
             **asked.body,
             "messages": append_own_messages(asked.body["messages"], [{"role": "user", "content": _WISH}]),
         }
-        candidates = core.candidates(body)
+        candidates = core.list_candidates(body)
         identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
         candidates.filter_allowed(identity.caller)
-        exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
+        exchange: Exchange = await lane.build_exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, prompt=None, job=replace(exchange.job, task=_TASK))
         key = RequestKey(run_id, None, repeats=False)
         run = await lane.admit_run(
@@ -109,13 +109,13 @@ class CompactionPage:
         lane.runs.join(run)
         whole = False
         try:
-            answer.whole(await run.transcript.whole())
+            answer.build_whole(await run.transcript.wait_for_whole())
             whole = True
         finally:
-            lane.runs.leave(run, whole=whole)
+            lane.runs.remove_client(run, whole=whole)
         return answer
 
 
-def _texts(item: Json) -> list[Json]:
+def _list_output_texts(item: Json) -> list[Json]:
     parts = item.get("content") or ()
     return [part for part in parts if item["type"] == "message" and part.get("type") == "output_text"]

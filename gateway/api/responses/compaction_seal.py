@@ -19,20 +19,20 @@ class Seal:
 
     def seal_summary(self, summary: str) -> str:
         """Return the text of a compaction item."""
-        text = self._serializer().dumps(summary)
+        text = self._build_serializer().dumps(summary)
         return text if isinstance(text, str) else text.decode()
 
     def unseal_summary(self, text: str) -> str:
         """Return the summary of a compaction item. Raises ValueError: it is not one of this gateway and tenant."""
         try:
-            summary = self._serializer().loads(text)
+            summary = self._build_serializer().loads(text)
         except BadData as error:
             raise ValueError(str(error)) from None
         if not isinstance(summary, str):
             raise ValueError("it is no summary")
         return summary
 
-    def _serializer(self) -> URLSafeSerializer:
+    def _build_serializer(self) -> URLSafeSerializer:
         return URLSafeSerializer(self.secret, salt=self.tenant)
 
 
@@ -46,5 +46,5 @@ class SealFactory:
     async def get_seal(self, tenant: str) -> Seal:
         """Return the seal of a tenant. Raises StoreError."""
         if self._secret is None:
-            self._secret = await self.store.secret(NAME)
+            self._secret = await self.store.get_or_create_secret(NAME)
         return Seal(self._secret, tenant)

@@ -38,13 +38,13 @@ class ContextLimits:
         """Count bytes of items before they are read. Raises GatewayError (request_too_large)."""
         self.size_bytes += size_bytes
         if self.size_bytes > self.limit_bytes:
-            raise _too_large(f"is larger than limits.context_body ({self.limit_bytes} bytes)", param)
+            raise _build_too_large_error(f"is larger than limits.context_body ({self.limit_bytes} bytes)", param)
 
     def read(self, parts: Iterable[Sequence[Json]], *, param: str) -> list[Json]:
         """Return the items of all parts, which are read one after the other. Raises GatewayError as `expect` does."""
         found: list[Json] = []
         for items in parts:
-            self._count(items, param=param)
+            self._count_item(items, param=param)
             found += items
         return found
 
@@ -55,9 +55,9 @@ class ContextLimits:
         for item_id, item in referenced.items():
             param = places.get(item_id, "input")
             self.expect(len(orjson.dumps(item)) * times[item_id], param=param)
-            self._count([item], times=times[item_id], param=param)
+            self._count_item([item], times=times[item_id], param=param)
 
-    def _count(self, items: Sequence[Json], *, param: str, times: int = 1) -> None:
+    def _count_item(self, items: Sequence[Json], *, param: str, times: int = 1) -> None:
         most = self.limit_values
         if self.own_bytes + self.size_bytes <= most:  # a value takes a byte
             return
@@ -65,10 +65,10 @@ class ContextLimits:
             self._values = count_values(self.own, most=most)
         self._values += count_values(items, most=most) * times
         if self._values > most:
-            raise _too_large(
+            raise _build_too_large_error(
                 f"holds, with the request itself, more JSON values than limits.context_values ({most})", param
             )
 
 
-def _too_large(why: str, param: str) -> GatewayError:
+def _build_too_large_error(why: str, param: str) -> GatewayError:
     return GatewayError("request_too_large", f"What this request goes on from {why}: {_WAY_OUT}", param=param)

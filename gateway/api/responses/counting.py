@@ -20,11 +20,11 @@ class CountPage:
 
     authorise: Authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("POST", path + "/input_tokens", self._count) for path in build_paths("responses")]
+        return [("POST", path + "/input_tokens", self._serve_count) for path in build_paths("responses")]
 
-    async def _count(self, request: web.Request) -> NoReturn:
+    async def _serve_count(self, request: web.Request) -> NoReturn:
         self.authorise(request, "context")
         raise GatewayError(
             "unknown_route",

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 import orjson
 from aiohttp import web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import AdmittedRequest, ContextRequests
-from gateway.api.responses.approval_followup import as_begun
+from gateway.api.responses.approval_followup import restore_begun_facts
 from gateway.api.responses.compaction_seal import SealFactory
 from gateway.api.responses.context_limits import ContextLimits
 from gateway.api.responses.idempotency import Repeats
@@ -31,8 +31,8 @@ from gateway.dialects.responses.request import ResponseRequest, parse_request_bo
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.live_run import LiveRun
-from gateway.runs.run_id import new_run_id
-from gateway.runs.run_restrictions import build_narrowing, narrowings
+from gateway.runs.run_id import generate_run_id
+from gateway.runs.run_restrictions import build_narrowing, list_narrowings
 from gateway.runs.taint_marks import Taints
 
 log = logging.getLogger("gateway")
@@ -98,11 +98,11 @@ class Creation:
         """
         earlier, asked = await self.resolve_request(entered, wanted, content, local=local)
         facts = ResponseFacts.from_request(asked)
-        client = self._client(asked, facts) if wanted.stores else None
+        client = self._build_client_record(asked, facts) if wanted.stores else None
         over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
         again = Repeats(self.kept, entered.caller) if wanted.stores and over_http else None
         run, request_key = await self.requests.get_run(request, entered, asked, content, client=client, again=again)
-        put = self.kept.put if again is None else partial(again.put, request_key=request_key)
+        put = self.kept.store_response if again is None else partial(again.store_response, request_key=request_key)
         with run.convert_store_errors():
             return await self._begin_response(
                 entered, asked, facts, earlier, content=content, run=run, request_key=request_key, put=put
@@ -133,7 +133,7 @@ class Creation:
         if not is_driven or run.answer.shown_to is not None:
             await self._mark_tainted(run, tenant=entered.caller.tenant)
         if asked.decisions:
-            facts = await self._as_begun(facts, run.exchange)
+            facts = await self._restore_begun_facts(facts, run.exchange)
         draft = await self._draft(
             entered,
             asked,
@@ -149,7 +149,7 @@ class Creation:
         )
         repeats = False
         if background:
-            repeats = not await self._record(draft.row, run, put)
+            repeats = not await self._record_background(draft.row, run, put)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
             await put(draft.row)
         return StartedResponse(
@@ -183,7 +183,7 @@ class Creation:
                 "A request with 'generate' false lets no call run: send approval responses without it.",
                 param="generate",
             )
-        run_id, now_s = new_run_id(), self.kept.clock.time()
+        run_id, now_s = generate_run_id(), self.kept.clock.time()
         if asked.wishes.tainted:
             await self.taints.mark(run_id, tenant=entered.caller.tenant)
         facts = ResponseFacts.from_request(asked)
@@ -211,17 +211,19 @@ class Creation:
         ):
             await self.taints.mark(run.request_id, tenant=tenant)
 
-    async def _as_begun(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:
+    async def _restore_begun_facts(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:
         """Return the facts of a request that decides, as they are of the run that goes on. Raises StoreError."""
         stored = await self.kept.store.run(answered.id, tenant=answered.caller.tenant)
         if stored is None:
             return facts
-        found = await narrowings(self.kept.store, stored.id, tenant=stored.tenant)
+        found = await list_narrowings(self.kept.store, stored.id, tenant=stored.tenant)
         resume = answered.execution.resume  # None: another request or worker drives the run
         own = build_narrowing(answered, stored) if resume is None else resume.narrows or {}
         if resume is not None or not own:
             found.append(own)
-        return as_begun(facts, orjson.loads(stored.request), narrowings=found, own=own if own in found else None)
+        return restore_begun_facts(
+            facts, orjson.loads(stored.request), narrowings=found, own=own if own in found else None
+        )
 
     async def resolve_request(
         self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
@@ -240,13 +242,13 @@ class Creation:
             limit_bytes=lane.bounds.body_bytes,
             limit_values=lane.bounds.body_values,
         )
-        earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
+        earlier = await self._load_earlier_items(wanted, bounds, tenant=tenant, local=local)
         looked_up = (*wanted.without_output, *wanted.claimed)
         referenced = await self.kept.resolve_references(wanted.references, wanted=looked_up, tenant=tenant)
-        await aside(partial(bounds.refer, referenced), content=content)
+        await run_aside(partial(bounds.refer, referenced), content=content)
         seal = await self.sealing.get_seal(tenant)
         read = partial(resolve_request, wanted, earlier=earlier, referenced=referenced, unseal=seal.unseal_summary)
-        asked = await aside(read, content=content, more_bytes=bounds.size_bytes)
+        asked = await run_aside(read, content=content, more_bytes=bounds.size_bytes)
         if await self.taints.is_any_marked(_collect_answer_names(wanted), tenant=tenant):
             asked = replace(asked, wishes=replace(asked.wishes, tainted=True))
         if asked.decisions and (before := wanted.previous_response_id) is not None and before not in local:
@@ -256,9 +258,9 @@ class Creation:
     async def _check_decided(self, asked: ResponseAsked, before: str, earlier: Sequence[Json], *, tenant: str) -> None:
         """Check that decisions are on calls or approvals of runs up to `before`. Raises GatewayError, StoreError."""
         shown = {item["id"].lower() for item in earlier if item["type"] == "mcp_approval_request"}
-        runs = {row.run_id for row in await self.kept.chain(before, tenant=tenant)}
+        runs = {row.run_id for row in await self.kept.load_chain(before, tenant=tenant)}
         for approval_id in {one for decision in asked.decisions for one in decision.ids}.difference(shown):
-            approval = await self.kept.store.approval(approval_id, tenant=tenant)
+            approval = await self.kept.store.get_approval(approval_id, tenant=tenant)
             if approval is not None and approval.run_id not in runs:
                 raise GatewayError(
                     "invalid_field",
@@ -269,10 +271,10 @@ class Creation:
 
     async def parse_request(self, entered: AdmittedRequest, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
-        wanted = await aside(partial(parse_request_body, body, needs_model=False), content=content)
+        wanted = await run_aside(partial(parse_request_body, body, needs_model=False), content=content)
         return (await self.resolve_request(entered, wanted, content))[1]
 
-    async def _earlier(
+    async def _load_earlier_items(
         self, wanted: ResponseRequest, bounds: ContextLimits, *, tenant: str, local: Local
     ) -> Sequence[Json]:
         """Return the items that a request goes on from. Raises GatewayError, StoreError."""
@@ -280,27 +282,27 @@ class Creation:
         if before is not None:
             param = "previous_response_id"
             if (known := local.get(before)) is not None:
-                size_bytes = await aside(lambda: len(orjson.dumps(known)), more_bytes=len(known) * _ITEM_BYTES)
+                size_bytes = await run_aside(lambda: len(orjson.dumps(known)), more_bytes=len(known) * _ITEM_BYTES)
                 bounds.expect(size_bytes, param=param)
-                return await aside(partial(bounds.read, [known], param=param), more_bytes=bounds.size_bytes)
-            chain = await self.kept.chain(before, tenant=tenant)
+                return await run_aside(partial(bounds.read, [known], param=param), more_bytes=bounds.size_bytes)
+            chain = await self.kept.load_chain(before, tenant=tenant)
             bounds.expect(sum(len(row.input) + len(row.output or b"") for row in chain), param=param)
             read = partial(bounds.read, map(read_items, chain), param=param)
-            return await aside(read, more_bytes=bounds.size_bytes)
+            return await run_aside(read, more_bytes=bounds.size_bytes)
         if wanted.conversation_id is None:
             return ()
-        return await self._conversation(wanted.conversation_id, bounds, tenant=tenant)
+        return await self._load_conversation(wanted.conversation_id, bounds, tenant=tenant)
 
-    async def _conversation(self, conversation_id: str, bounds: ContextLimits, *, tenant: str) -> Sequence[Json]:
+    async def _load_conversation(self, conversation_id: str, bounds: ContextLimits, *, tenant: str) -> Sequence[Json]:
         store, param = self.kept.store, "conversation"
-        if await store.conversation(conversation_id, tenant=tenant) is None:
-            raise no_conversation()
-        items = await store.all_items(conversation_id, tenant=tenant)
+        if await store.get_conversation(conversation_id, tenant=tenant) is None:
+            raise build_missing_conversation_error()
+        items = await store.list_all_items(conversation_id, tenant=tenant)
         bounds.expect(sum(map(len, items)), param=param)
         read = partial(bounds.read, ([orjson.loads(item)] for item in items), param=param)
-        return await aside(read, more_bytes=bounds.size_bytes)
+        return await run_aside(read, more_bytes=bounds.size_bytes)
 
-    def _client(self, asked: ResponseAsked, facts: ResponseFacts) -> Json:
+    def _build_client_record(self, asked: ResponseAsked, facts: ResponseFacts) -> Json:
         """Return what a run stores of its response, so that it can be shown after a crash."""
         wanted = asked.request
         return {
@@ -327,7 +329,9 @@ class Creation:
         background: bool = False,
     ) -> ResponseDraft:
         wanted, response_id = asked.request, build_response_id(request_id)
-        told, items = await aside(partial(_stored_forms, asked, facts, response_id=response_id), content=content)
+        told, items = await run_aside(
+            partial(_build_stored_forms, asked, facts, response_id=response_id), content=content
+        )
         row = StoredResponse(
             id=response_id,
             tenant=entered.caller.tenant,
@@ -351,17 +355,17 @@ class Creation:
             now_s=self.kept.clock.time,
             background=background,
         )
-        keep = partial(self.kept.keep, row, answer) if wanted.stores else None
+        keep = partial(self.kept.store_ended, row, answer) if wanted.stores else None
         return ResponseDraft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
 
-    async def _record(self, row: StoredResponse, run: LiveRun, put: Put) -> bool:
+    async def _record_background(self, row: StoredResponse, run: LiveRun, put: Put) -> bool:
         """Store a background response and record its answer. Return False if an earlier request did so.
 
         A response with which a run begins is found by that run until the store takes it. Raises GatewayError,
         StoreError, AnsweredBefore.
         """
         kept = self.kept
-        if await kept.store.response(row.id, tenant=row.tenant) is not None:
+        if await kept.store.get_response(row.id, tenant=row.tenant) is not None:
             return False
         is_stored = True
         try:
@@ -371,7 +375,7 @@ class Creation:
                 raise
             log.error("the response %s is not stored yet: %s", row.id, error)
             is_stored = False
-        kept.record(row, run, fence=await self._get_fence(run, row), is_stored=is_stored)
+        kept.record_answer(row, run, fence=await self._get_fence(run, row), is_stored=is_stored)
         return True
 
     async def _get_fence(self, run: LiveRun, row: StoredResponse) -> int:
@@ -385,7 +389,7 @@ class Creation:
         return stored.fence
 
 
-def _stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
+def _build_stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
     """Return the facts and the input items of a request, as its response has them in the store."""
     return orjson.dumps(facts.stored_json), orjson.dumps(build_input_items(asked.items, response_id=response_id))
 
@@ -400,7 +404,7 @@ def _collect_answer_names(wanted: ResponseRequest) -> list[str]:
     return names
 
 
-def no_conversation() -> GatewayError:
+def build_missing_conversation_error() -> GatewayError:
     """Return the error of a missing conversation. A conversation of another tenant gets the same answer."""
     return GatewayError(
         "conversation_not_found",

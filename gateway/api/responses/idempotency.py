@@ -36,10 +36,10 @@ class Repeats:
 
     async def joins(self, run: LiveRun) -> bool:
         """Return whether a request may join a live run: not if its response was deleted. Raises StoreError."""
-        row = await self.kept.store.response(build_response_id(run.request_id), tenant=self.caller.tenant)
+        row = await self.kept.store.get_response(build_response_id(run.request_id), tenant=self.caller.tenant)
         return row is None or not is_hidden(row)
 
-    async def check(self, request_key: RequestKey, run: StoredRun | None) -> None:
+    async def check_key(self, request_key: RequestKey, run: StoredRun | None) -> None:
         """Raise AnsweredBefore if a response is stored for a key, which is then the answer. `run` has the key.
 
         A request that ended before it had an effect, without an answer, is begun anew. One whose run waits for its
@@ -52,18 +52,18 @@ class Repeats:
             if not is_hidden(row) and (of_row is None or of_row.state != "awaiting_client"):
                 raise AnsweredBefore(row)
             return
-        if run is None or run.state == "awaiting_client" or (row := await self.kept.of_run(run)) is None:
+        if run is None or run.state == "awaiting_client" or (row := await self.kept.find_response_of_run(run)) is None:
             return
         if row.background or run.effects or run.state == "completed" or run.state not in ENDED:
             raise AnsweredBefore(row)
 
-    async def put(self, row: StoredResponse, request_key: RequestKey) -> None:
+    async def store_response(self, row: StoredResponse, request_key: RequestKey) -> None:
         """Store a response that begins, unless another request with its key has just begun one.
 
         Raises AnsweredBefore, GatewayError, StoreError.
         """
         try:
-            await self.kept.put(row, takes_key_of=self._takes_key_of)
+            await self.kept.store_response(row, takes_key_of=self._takes_key_of)
         except KeyTakenError:
             first = await self._find_by_key(request_key)
             raise build_key_in_use_error() if first is None else AnsweredBefore(first) from None
@@ -73,13 +73,13 @@ class Repeats:
         if request_key.idempotency_key is None:
             return None
         key, caller = request_key.idempotency_key[2], self.caller
-        found = await self.kept.store.response_with_key(key, tenant=caller.tenant, caller=caller.name)
+        found = await self.kept.store.find_response_with_key(key, tenant=caller.tenant, caller=caller.name)
         if found is not None and found.fingerprint != request_key.fingerprint:
             raise build_mismatch_error()
         return found
 
 
-async def of_first(finding: Awaitable[StoredResponse]) -> StoredResponse:
+async def find_repeated_response(finding: Awaitable[StoredResponse]) -> StoredResponse:
     """Return the response that a request repeats, as it is found. Raises GatewayError (idempotency_in_use): deleted."""
     try:
         return await finding

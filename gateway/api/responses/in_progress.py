@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.responses import StoredResponse
 from gateway.contracts.storage.store import UnwrittenError
@@ -94,9 +94,9 @@ class OpenResponses:
             raise
         except BaseException:
             if one.is_stored or one.clients > 1:
-                self._leave(one)
+                self._leave_response(one)
             else:
-                self._end_later(one, end, then=self._leave)
+                self._end_later(one, end, then=self._leave_response)
             raise
         self._close_answered(one, end)
 
@@ -116,11 +116,11 @@ class OpenResponses:
         """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
         is_owed = (one.run.attendance.untold and one.run.done) or (one.told is not None and one.may_be_found)
         if is_owed and not one.is_stored and one.clients == 1:
-            self._end_later(one, end, then=self._leave)
+            self._end_later(one, end, then=self._leave_response)
         else:
-            self._leave(one)
+            self._leave_response(one)
 
-    def _leave(self, one: OpenResponse) -> None:
+    def _leave_response(self, one: OpenResponse) -> None:
         one.clients -= 1
         if one.clients <= 0 and self._open.get(one.row.id) is one:
             del self._open[one.row.id]
@@ -138,7 +138,7 @@ class OpenResponses:
                         is_told = True
                     if not one.may_be_found or self._closing.is_set():
                         return None
-                    await until_set(self._closing, STORE_PAUSE_S)
+                    await wait_until_set(self._closing, STORE_PAUSE_S)
             return None
 
         task = asyncio.get_running_loop().create_task(store_once_ended())

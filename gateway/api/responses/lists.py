@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.request import build_stale_cursor_error, parse_limit, parse_query
-from gateway.api.views import json_answer
+from gateway.api.views import build_json_answer
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
@@ -32,24 +32,24 @@ def query_of_items(request: web.Request, *known: str) -> Mapping[str, str]:
     return parse_query(request, *known, lists=_INCLUDE)
 
 
-def items_limit(query: Mapping[str, str]) -> int:
+def read_items_limit(query: Mapping[str, str]) -> int:
     """Return the length of a page of items. Raises GatewayError (invalid_field)."""
     return min(parse_limit(query, default=_LIMIT), _MOST)
 
 
-def page_of_items(items: Sequence[Json], query: Mapping[str, str]) -> web.Response:
+def select_page(items: Sequence[Json], query: Mapping[str, str]) -> web.Response:
     """Return the page of a list that a query selects. Raises GatewayError (invalid_field)."""
-    begin, limit = 0, items_limit(query)
+    begin, limit = 0, read_items_limit(query)
     if (after := query.get("after")) is not None:
         begin = 1 + next((at for at, item in enumerate(items) if item["id"] == after), -1)
         if not begin:
             raise build_stale_cursor_error("after")
-    return items_answer(items[begin : begin + limit], has_more=begin + limit < len(items))
+    return answer_items(items[begin : begin + limit], has_more=begin + limit < len(items))
 
 
-def items_answer(items: Sequence[Json], *, has_more: bool) -> web.Response:
+def answer_items(items: Sequence[Json], *, has_more: bool) -> web.Response:
     """Return a page of items."""
-    return json_answer(
+    return build_json_answer(
         {
             "object": "list",
             "data": items,

@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.journal import StoredRun
@@ -32,7 +32,7 @@ def write(
         answer.end()
 
 
-def ended_row(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
+def close_row(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
     """Return a response with its end."""
     return replace(row, state=answer.status, output=answer.json)
 
@@ -68,9 +68,9 @@ def build_added_items(listed_input: bytes, output: Sequence[Json]) -> list[tuple
     return [(item["id"], orjson.dumps(item)) for item in (*orjson.loads(listed_input), *output)]
 
 
-async def by_id(row: StoredResponse) -> Mapping[str, Json]:
+async def index_by_id(row: StoredResponse) -> Mapping[str, Json]:
     """Return the items of a response by their ids."""
-    items = await aside(partial(read_items, row), content=row.input, more_bytes=len(row.output or b""))
+    items = await run_aside(partial(read_items, row), content=row.input, more_bytes=len(row.output or b""))
     return {item["id"]: item for item in items}
 
 
@@ -85,7 +85,7 @@ def build_not_found_error() -> GatewayError:
     return GatewayError("response_not_found", "There is no response with this id; 'store' false keeps none.")
 
 
-def no_previous(response_id: str, gone: str) -> GatewayError:
+def build_missing_response_error(response_id: str, gone: str) -> GatewayError:
     """Return the error of a request that goes on from a response. `gone` is missing: that one, or one before it."""
     what, last = f"Previous response with id '{response_id[:80]}' not found", ", or the id of a response that is stored"
     if gone != response_id:  # the request does not name that one

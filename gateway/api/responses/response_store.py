@@ -16,16 +16,16 @@ from typing import Final
 
 import orjson
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.responses.in_progress import OpenResponse, OpenResponses, get_run_error
 from gateway.api.responses.response_rows import (
     build_added_items,
+    build_missing_response_error,
     build_not_found_error,
     build_row,
-    by_id,
-    ended_row,
+    close_row,
+    index_by_id,
     is_hidden,
-    no_previous,
     write,
 )
 from gateway.approvals.approvals import OF_RUN
@@ -34,7 +34,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.journal import ConflictError, StoredRun
 from gateway.contracts.storage.responses import StoredResponse
-from gateway.contracts.storage.store import Json, Store, StoreError, UntoldError, UnwrittenError, unwritten
+from gateway.contracts.storage.store import Json, Store, StoreError, UntoldError, UnwrittenError, build_unwritten_error
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import list_decided_approvals
@@ -85,7 +85,7 @@ class KeptResponses:
             raise build_not_found_error()
         return row
 
-    async def of_run(self, run: StoredRun) -> StoredResponse | None:
+    async def find_response_of_run(self, run: StoredRun) -> StoredResponse | None:
         """Return the response that a run began with. None: it has none, or it was deleted. Raises StoreError."""
         return await self._find_current(build_response_id(run.id), tenant=run.tenant)
 
@@ -97,14 +97,14 @@ class KeptResponses:
         if (one := self.under_way.find(row.id, tenant=row.tenant)) is not None:
             told = one.run.transcript
             so_far = partial(write, row.id, answer, list(told.chunks), failure=None, over=False)
-            await aside(so_far, more_bytes=told.size_bytes)
-        elif row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
+            await run_aside(so_far, more_bytes=told.size_bytes)
+        elif row.background and (entries := await self.logs.list_entries(row.id, tenant=row.tenant)):
             write(row.id, answer, entries, failure=None, over=False)
-        return orjson.dumps(answer.resource())
+        return orjson.dumps(answer.build_resource())
 
     async def waits(self, row: StoredResponse) -> bool:
         """Return whether a response that has ended waits for approvals of the run that it began. Raises StoreError."""
-        pending = await self.store.approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
+        pending = await self.store.list_approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
         return any(approval.id.encode() in (row.output or b"") for approval in pending)
 
     async def has_own_run(self, row: StoredResponse) -> bool:
@@ -112,7 +112,7 @@ class KeptResponses:
         run = await self.store.run(row.run_id, tenant=row.tenant)
         return run is None or run.caller == row.caller
 
-    async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
+    async def load_chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
         """Return a response and all before it, the oldest first.
 
         Raises GatewayError (previous_response_not_found, invalid_field), StoreError.
@@ -120,12 +120,12 @@ class KeptResponses:
         chain: list[StoredResponse] = []
         wanted: str | None = response_id
         while wanted is not None:
-            further = list(await self.store.response_chain(wanted, tenant=tenant, limit=CHAIN_LIMIT))
+            further = list(await self.store.list_response_chain(wanted, tenant=tenant, limit=CHAIN_LIMIT))
             if not further or not further[-1].output:
                 found = await self._find_current(wanted, tenant=tenant)
                 further = [] if found is None else [found]
             if (gone := next((row.id for row in further if is_hidden(row)), None if further else wanted)) is not None:
-                raise no_previous(response_id, gone)
+                raise build_missing_response_error(response_id, gone)
             chain[:0] = further
             wanted = chain[0].previous_id
             if len(chain) > CHAIN_LIMIT:
@@ -156,17 +156,17 @@ class KeptResponses:
             response_id = find_response_id(item_id) or ""
             if response_id and response_id not in rows:
                 row = await self._find_current(response_id, tenant=tenant)
-                rows[response_id] = {} if row is None else await by_id(row)
+                rows[response_id] = {} if row is None else await index_by_id(row)
             item = rows.get(response_id, {}).get(item_id)
             if place and item is None:
-                item = await self._question(item_id, place=place, tenant=tenant)
+                item = await self._load_question(item_id, place=place, tenant=tenant)
             if item is not None:
                 found[item_id] = item
         return found
 
-    async def _question(self, item_id: str, *, place: str, tenant: str) -> Json:
+    async def _load_question(self, item_id: str, *, place: str, tenant: str) -> Json:
         """Return the request for an approval that a reference names. Raises GatewayError (item_not_found)."""
-        approval = await self.store.approval(item_id.lower(), tenant=tenant)
+        approval = await self.store.get_approval(item_id.lower(), tenant=tenant)
         if approval is None:
             raise GatewayError(
                 "item_not_found",
@@ -177,7 +177,7 @@ class KeptResponses:
         tool, service = approval.tool, self.service_of(approval.tool)
         return build_question_item(approval.id, tool=tool, service=service, arguments=approval.arguments)
 
-    async def put(
+    async def store_response(
         self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), takes_key_of: str | None = None
     ) -> None:
         """Store a response, with the items that it adds to its conversation.
@@ -188,25 +188,25 @@ class KeptResponses:
         try:
             await self.store.put_response(row, adds=adds, takes_key_of=takes_key_of, now_s=now_s)
         except StoreError as error:
-            raise unwritten(error, "The gateway cannot store the response; its log says why.") from None
+            raise build_unwritten_error(error, "The gateway cannot store the response; its log says why.") from None
 
-    async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
+    async def store_ended(self, row: StoredResponse, answer: ResponseAnswer) -> None:
         """Store a response that has ended, and with it what it adds to its conversation. Raises GatewayError."""
         one = self.under_way.find(row.id, tenant=row.tenant)
         if one is not None and one.is_stored:  # a client may have deleted it since
             return
         adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
-            adds = await aside(partial(build_added_items, row.input, answer.output), content=row.input)
-        end = ended_row(row, answer)
+            adds = await run_aside(partial(build_added_items, row.input, answer.output), content=row.input)
+        end = close_row(row, answer)
         with nullcontext() if one is None else one.track_storing(end):
-            await self.put(end, adds=adds)
+            await self.store_response(end, adds=adds)
 
     def hold_response(self, row: StoredResponse, run: LiveRun, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it: it is found, and stored if the client leaves."""
-        return self.under_way.hold_response(row, run, streams=streams, end=self._end)
+        return self.under_way.hold_response(row, run, streams=streams, end=self._store_end)
 
-    async def _end(self, one: OpenResponse) -> None:
+    async def _store_end(self, one: OpenResponse) -> None:
         """Store a response whose run has ended before its client had all of it.
 
         One that its client saw fail is stored so. Another that failed is left to the record of its run, if that had an
@@ -216,7 +216,7 @@ class KeptResponses:
         run, failure = one.run, None
         if one.told is not None:
             with one.track_storing(one.told):
-                await self.put(one.told)
+                await self.store_response(one.told)
             return
         if run.error is not None:
             goes_on = isinstance(run.error, UntoldError) or (
@@ -227,8 +227,8 @@ class KeptResponses:
             failure = get_run_error(run)
         answer = self.build_answer(one.row)
         told = partial(write, one.row.id, answer, run.transcript.chunks, failure=failure, over=True)
-        await aside(told, more_bytes=run.transcript.size_bytes)
-        await self.keep(one.row, answer)
+        await run_aside(told, more_bytes=run.transcript.size_bytes)
+        await self.store_ended(one.row, answer)
 
     async def store_cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -239,9 +239,9 @@ class KeptResponses:
         if run is None:
             return
         failure = GatewayError("run_cancelled", "The response was cancelled.")
-        entries = await self.logs.entries(row.id, tenant=row.tenant)
+        entries = await self.logs.list_entries(row.id, tenant=row.tenant)
         await self._end_log(row, run, entries, [build_end_entry(self.clock.time(), failure)])
-        await self._finish_from_log(row, await self.logs.entries(row.id, tenant=row.tenant))
+        await self._finish_from_log(row, await self.logs.list_entries(row.id, tenant=row.tenant))
 
     async def stop(self, row: StoredResponse) -> None:
         """End the run of a response that is answered here, unless the run is on record.
@@ -260,13 +260,15 @@ class KeptResponses:
         await self.store.delete_response(row.id, tenant=row.tenant)
         goes_on = find_run_id(row.id) != row.run_id  # the same request may join its answer
         goes_on |= self.under_way.find(row.id, tenant=row.tenant) is not None
-        if goes_on or row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
+        if goes_on or row.output is None or await self._load_response_of_run(row.id, tenant=row.tenant) is not None:
             nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
             nothing = replace(nothing, created_s=self.clock.time(), output=b"", idempotency_key=None)
-            await self.put(nothing)
-            while (found := await self.store.response(row.id, tenant=row.tenant)) is not None and not is_hidden(found):
+            await self.store_response(nothing)
+            while (found := await self.store.get_response(row.id, tenant=row.tenant)) is not None and not is_hidden(
+                found
+            ):
                 await self.store.delete_response(row.id, tenant=row.tenant)  # its worker stored the end meanwhile
-                await self.put(nothing)
+                await self.store_response(nothing)
 
     def build_answer(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
         """Return the writer of a stored response's answer."""
@@ -278,7 +280,9 @@ class KeptResponses:
             background=row.background,
         )
 
-    def record(self, row: StoredResponse, run: LiveRun, *, fence: int, start: int = 0, is_stored: bool = True) -> None:
+    def record_answer(
+        self, row: StoredResponse, run: LiveRun, *, fence: int, start: int = 0, is_stored: bool = True
+    ) -> None:
         """Record the answer of a background response from its run, behind the entries that are there, to its end.
 
         A response that is not stored yet is stored first, once the store works.
@@ -286,23 +290,25 @@ class KeptResponses:
         answer = RecordedAnswer(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
 
         async def finish_response() -> None:
-            await self._finish_from_log(row, await self.logs.entries(row.id, tenant=row.tenant))
+            await self._finish_from_log(row, await self.logs.list_entries(row.id, tenant=row.tenant))
 
-        self.logs.record(answer, run, over=finish_response, first=None if is_stored else partial(self.put, row))
+        self.logs.record(
+            answer, run, over=finish_response, first=None if is_stored else partial(self.store_response, row)
+        )
 
     async def find_record_callback(self, run: StoredRun) -> Callable[[LiveRun], None] | None:
         """Return the function that records the answer of a run which this worker takes up. None: no client reads a log.
 
         The response is the one that the run answers now, which is not always the one that it began with.
         """
-        while row := await self.store.newest_open_response(
+        while row := await self.store.find_newest_open_response(
             run.id, tenant=run.tenant
         ) or await self._store_lost_response(run):
             if not row.background:
                 return None
-            entries = await self.logs.entries(row.id, tenant=row.tenant)
+            entries = await self.logs.list_entries(row.id, tenant=row.tenant)
             if not has_end(entries):
-                return partial(self.record, row, fence=run.fence, start=len(entries))
+                return partial(self.record_answer, row, fence=run.fence, start=len(entries))
             await self._finish_from_log(row, entries)  # its worker died behind the end of the log
         return None
 
@@ -311,11 +317,11 @@ class KeptResponses:
         if not orjson.loads(run.request).get("background"):
             return None
         response_id = build_response_id(run.id)
-        if await self.store.response(response_id, tenant=run.tenant) is not None:
+        if await self.store.get_response(response_id, tenant=run.tenant) is not None:
             return None
-        row = await self._of_run(response_id, tenant=run.tenant)
+        row = await self._load_response_of_run(response_id, tenant=run.tenant)
         if row is not None:
-            await self.put(row)
+            await self.store_response(row)
         return row
 
     async def close(self) -> None:
@@ -326,28 +332,28 @@ class KeptResponses:
     async def _find_current(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return a response as it is at this moment. None: there is none. Raises StoreError."""
         one = self.under_way.find(response_id, tenant=tenant)
-        row = await self.store.response(response_id, tenant=tenant)
+        row = await self.store.get_response(response_id, tenant=tenant)
         if one is not None:
             row = row or one.row
             row = row if one.told is None or row.output is not None else one.told
         elif row is None:
-            row = await self._of_run(response_id, tenant=tenant)
+            row = await self._load_response_of_run(response_id, tenant=tenant)
         if row is None or is_hidden(row):
             return None
         return row if one is not None or row.output is not None else await self._finish_if_ended(row)
 
-    async def _of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
+    async def _load_response_of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return the response of the stored run that began with its request; None: there is none."""
         run_id = find_run_id(response_id)
         run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
-        return None if run is None else await aside(partial(build_row, run, response_id), content=run.request)
+        return None if run is None else await run_aside(partial(build_row, run, response_id), content=run.request)
 
     async def _finish_if_ended(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that if the store can.
 
         One that goes on is returned as it is.
         """
-        entries = await self.logs.entries(row.id, tenant=row.tenant) if row.background else []
+        entries = await self.logs.list_entries(row.id, tenant=row.tenant) if row.background else []
         if has_end(entries):  # readers of its log have had its end
             return await self._finish_from_log(row, entries)
         if self.logs.is_recording(row.id):
@@ -362,11 +368,11 @@ class KeptResponses:
         shows_calls = orjson.loads(row.request)["shows_calls"]
         chunks, failure = await self.told(run, shows_calls, list_decided_approvals(orjson.loads(row.input)))
         if row.background:
-            if await self.store.response(row.id, tenant=row.tenant) is None:  # a log belongs to a stored one
-                await self.put(row)
+            if await self.store.get_response(row.id, tenant=row.tenant) is None:  # a log belongs to a stored one
+                await self.store_response(row)
             rest = find_missing_chunks(chunks, entries, is_whole=begins_with_first_text(run, shows_calls=shows_calls))
             return await self._finish_from_log(
-                row, await self._ended_log(row, run, entries, [*rest, build_end_entry(run.updated_s, failure)])
+                row, await self._append_log_end(row, run, entries, [*rest, build_end_entry(run.updated_s, failure)])
             )
         answer = self.build_answer(row, now_s=lambda: run.updated_s)
         write(row.id, answer, chunks, failure=failure, over=True)
@@ -387,13 +393,13 @@ class KeptResponses:
         Raises StoreError.
         """
         try:
-            await self.keep(row, answer)
+            await self.store_ended(row, answer)
         except UnwrittenError as error:
             log.error("the response %s is shown and not stored: %s", row.id, error)
-            return ended_row(row, answer)
-        return await self.store.response(row.id, tenant=row.tenant) or row
+            return close_row(row, answer)
+        return await self.store.get_response(row.id, tenant=row.tenant) or row
 
-    async def _ended_log(
+    async def _append_log_end(
         self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
     ) -> Sequence[Chunk]:
         """Append the end of an answer to its log if the store can, and return the log. Raises StoreError."""
@@ -402,7 +408,7 @@ class KeptResponses:
         except StoreError as error:
             log.error("the response %s is shown, and its end is not stored: %s", row.id, error)
             return [*entries, *chunks]
-        return await self.logs.entries(row.id, tenant=row.tenant)
+        return await self.logs.list_entries(row.id, tenant=row.tenant)
 
     async def _end_log(
         self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]

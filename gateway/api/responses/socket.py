@@ -22,25 +22,25 @@ from typing import Final
 import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import AdmittedRequest
 from gateway.api.json_body import check_values, is_text
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation, ResponseDraft, StartedResponse
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.storage.store import Json, StoreError, UntoldError, unwritten
+from gateway.contracts.storage.store import Json, StoreError, UntoldError, build_unwritten_error
 from gateway.dialects.dialect import AnswerStream
-from gateway.dialects.json_object import json_object
+from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.events import extract_payloads
 from gateway.dialects.responses.request import ResponseRequest, parse_request_body
 from gateway.http.client_frames import ClientFrames
 from gateway.http.error_response import generate_request_id
 from gateway.http.request_head import RequestHead
-from gateway.lanes.aiohttp_adapter import note
-from gateway.lanes.websocket import PageSocket, websocket
-from gateway.runs.run_id import new_run_id
+from gateway.lanes.aiohttp_adapter import add_log_facts
+from gateway.lanes.websocket import PageSocket, accept_websocket
+from gateway.runs.run_id import generate_run_id
 
 log = logging.getLogger("gateway")
 
@@ -60,21 +60,23 @@ class SocketResponses:
     life_s: float = LIFE_S
     _open: set[web.WebSocketResponse] = field(default_factory=set)
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("GET", path, self._socket) for path in build_paths("responses")]
+        return [("GET", path, self._serve_socket) for path in build_paths("responses")]
 
     async def close(self) -> None:
         """Close all WebSockets with "going away". Idempotent."""
         going = [one.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway stops") for one in list(self._open)]
         await asyncio.gather(*going)
 
-    async def _socket(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
         async with self.creation.requests.admit_request(request) as entered:  # only a holder of a key opens one
             await _check_handshake(entered)
             limit_bytes = entered.lane.bounds.body_bytes
         frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
-        async with websocket(request, message_limit_bytes=limit_bytes, frames=frames, decode_text=False) as socket:
+        async with accept_websocket(
+            request, message_limit_bytes=limit_bytes, frames=frames, decode_text=False
+        ) as socket:
             self._open.add(socket)
             connection = _Connection(self.creation, request, socket)
             turns = asyncio.get_running_loop().create_task(connection.run())
@@ -117,26 +119,26 @@ class _Connection:
         """Answer one message after the other."""
         with suppress(ClientConnectionResetError):
             while True:
-                await self._answer(await self._waiting.get())
+                await self._answer_message(await self._waiting.get())
 
-    async def _answer(self, content: bytes | None) -> None:
+    async def _answer_message(self, content: bytes | None) -> None:
         """Answer a message, be it with an error, which has the request id of the log."""
-        with self._socket.turn():
+        with self._socket.answer_oldest_message():
             self._request[REQUEST_ID] = generate_request_id()
             failed = True
             try:
-                failed = await self._turn(content)
+                failed = await self._run_turn(content)
             except ClientConnectionResetError:
                 raise
             except Exception as failure:
-                await self._refuse(_as_gateway_error(failure, self._request[REQUEST_ID]))
+                await self._refuse(_convert_error(failure, self._request[REQUEST_ID]))
             if failed and self._before is not None:
                 self._remembered.pop(self._before, None)
 
     async def _refuse(self, error: GatewayError) -> None:
         """Answer the message with an error."""
         request_id = self._request[REQUEST_ID]
-        note(self._request, status=error.facts.status, error_code=error.code, request_id=request_id)
+        add_log_facts(self._request, status=error.facts.status, error_code=error.code, request_id=request_id)
         await self.complain(error, request_id)
 
     async def complain(self, error: GatewayError, request_id: str) -> None:
@@ -145,57 +147,57 @@ class _Connection:
         told = {"type": error.facts.type, "code": error.shown_code, "message": text, "param": error.param}
         await self._send(orjson.dumps({"type": "error", "status": error.facts.status, "error": told}))
 
-    async def _turn(self, content: bytes | None) -> bool:
+    async def _run_turn(self, content: bytes | None) -> bool:
         """Create a response and send its events. Return whether it failed. Raises GatewayError before the first."""
         self._before = None
         if content is None:
             raise GatewayError("invalid_json", "Send text: one JSON object a message.")
         async with self._creation.requests.admit_request(self._request) as of_handshake:
-            entered = replace(of_handshake, head=_without_repetition(of_handshake.head))
+            entered = replace(of_handshake, head=_clear_repetition(of_handshake.head))
             await check_values(content, limit=entered.lane.bounds.body_values)
-            body = await aside(partial(json_object, content), content=content)
+            body = await run_aside(partial(parse_json_object, content), content=content)
             before = body.get("previous_response_id")
             self._before = before if isinstance(before, str) else None
             generates = _check_frame(body)
             parse = partial(parse_request_body, body, needs_model=entered.core.needs_model)
-            wanted = await aside(parse, content=content)
+            wanted = await run_aside(parse, content=content)
             answer = self._create if generates else self._prepare
             try:
                 return await answer(entered, wanted, content)
             except StoreError as error:
                 log.error("the store failed: %s, request id %s", error, self._request[REQUEST_ID])
                 text = "The gateway's store failed, so nothing was done: its log has this request id."
-                raise unwritten(error, text) from None
+                raise build_unwritten_error(error, text) from None
 
     async def _create(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
         creation = self._creation
         begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
         with creation.hold_response(begun, streams=True):
             await self._relay(entered, begun)
-        self._remember(begun)
+        self._remember_conversation(begun)
         creation.requests.resumption.forget_answered_question(begun.run, begun.request_key)
-        failed: bool = begun.answer.resource()["status"] == "failed"
+        failed: bool = begun.answer.build_resource()["status"] == "failed"
         return failed
 
     async def _prepare(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
         """Answer with an empty response, from which the next message goes on with what is new alone."""
         draft = await self._creation.prepare_response(entered, wanted, content, local=self._remembered)
-        frames = draft.answer.stream().render_without_model()
+        frames = draft.answer.build_stream_writer().render_without_model()
         if draft.keep is not None:
             await draft.keep()
         await self._send_all(frames)
-        self._remember(draft)
+        self._remember_conversation(draft)
         return False
 
     async def _relay(self, entered: AdmittedRequest, begun: StartedResponse) -> None:
         """Send the events of a run as they come, as `ContextLane.answer` sends them over HTTP."""
-        lane, run, stream = entered.lane, begun.run, begun.answer.stream()
+        lane, run, stream = entered.lane, begun.run, begun.answer.build_stream_writer()
         whole = False
-        note(self._request, run=run.exchange.id, request_id=run.request_id)
+        add_log_facts(self._request, run=run.exchange.id, request_id=run.request_id)
         lane.runs.join(run)
         try:
             await run.transcript.wait_until_open(within_s=lane.bounds.status_wait_s)
-            await self._send_all(stream.first())
+            await self._send_all(stream.build_first_frame())
             try:
                 await run.transcript.read(_Listener(self, stream))
                 last = stream.finish()
@@ -205,28 +207,30 @@ class _Connection:
             except ClientConnectionResetError:
                 raise
             except UntoldError as error:  # how it ends, or has ended, is on record
-                note(self._request, error_code=error.code)
-                last = stream.error(error, request_id=run.request_id)
+                add_log_facts(self._request, error_code=error.code)
+                last = stream.build_error_frames(error, request_id=run.request_id)
             except Exception as failure:
-                told = _as_gateway_error(failure, run.request_id)
-                note(self._request, error_code=told.code)
-                last = stream.error(told, request_id=run.request_id)
+                told = _convert_error(failure, run.request_id)
+                add_log_facts(self._request, error_code=told.code)
+                last = stream.build_error_frames(told, request_id=run.request_id)
                 if begun.keep is not None:
                     with suppress(GatewayError):
                         await begun.keep()
             await self._send_all(last)
             whole = True
             if (usage := begun.answer.usage) is not None:
-                note(self._request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
+                add_log_facts(
+                    self._request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+                )
         except GatewayError:
             whole = True
             raise
         finally:
-            lane.runs.leave(run, whole=whole)
+            lane.runs.remove_client(run, whole=whole)
 
-    def _remember(self, draft: ResponseDraft) -> None:
+    def _remember_conversation(self, draft: ResponseDraft) -> None:
         """Remember the conversation up to a response that is not stored, and forget the oldest of too many."""
-        resource = draft.answer.resource()
+        resource = draft.answer.build_resource()
         if draft.keep is None and resource["status"] in ("completed", "incomplete"):
             self._remembered[draft.row.id] = [*draft.items, *resource["output"]]
             if len(self._remembered) > REMEMBERED:
@@ -249,32 +253,32 @@ class _Listener:
         self._owed = b""
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
-        self._owed += b"".join(map(self._stream.frames, chunks))
+        self._owed += b"".join(map(self._stream.build_frames, chunks))
         return False
 
-    async def caught_up(self) -> None:
+    async def wait_until_caught_up(self) -> None:
         owed, self._owed = self._owed, b""
         await self._connection._send_all(owed)
 
 
 async def _check_handshake(entered: AdmittedRequest) -> None:
     """Refuse a handshake whose headers no message could be answered with. Raises GatewayError."""
-    if entered.head.value(b"idempotency-key") is not None:
+    if entered.head.find_value(b"idempotency-key") is not None:
         raise GatewayError(
             "invalid_header",
             "Idempotency-Key names one request, and a WebSocket carries many: leave it out.",
             param="idempotency-key",
         )
     identity = next(iter(entered.identities.values()))
-    await entered.lane.exchange(entered.head, {"messages": []}, identity=identity, run_id=new_run_id())
+    await entered.lane.build_exchange(entered.head, {"messages": []}, identity=identity, run_id=generate_run_id())
 
 
-def _without_repetition(head: RequestHead) -> RequestHead:
+def _clear_repetition(head: RequestHead) -> RequestHead:
     """Return the head of a handshake, not as repeated: that would hold for each message."""
     return replace(head, fields=tuple(one for one in head.fields if one.name != b"x-stainless-retry-count"))
 
 
-def _as_gateway_error(failure: Exception, request_id: str) -> GatewayError:
+def _convert_error(failure: Exception, request_id: str) -> GatewayError:
     """Return the error that a client gets. An error other than GatewayError is logged."""
     if isinstance(failure, GatewayError):
         return failure

@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Final
 
-from gateway.cli.commands import Commands, add_command, configuration, print_now
+from gateway.cli.commands import Commands, add_command, load_configuration, print_now
 from gateway.config import LoadedConfig
 
 _TIMEOUT_S: Final = 15.0
@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
 
 def _examine(args: argparse.Namespace) -> int:
     """Return 0 if nothing failed, else 1. Raises ConfigError if the configuration cannot be used."""
-    loaded = configuration(args, warned=False)
+    loaded = load_configuration(args, warned=False)
     logging.getLogger("gateway").addHandler(logging.NullHandler())  # a finding reports it, too
     return asyncio.run(_print(loaded, timeout_s=args.timeout, as_json=args.json))
 
@@ -38,7 +38,7 @@ async def _print(loaded: LoadedConfig, *, timeout_s: float, as_json: bool) -> in
         if as_json:
             print_now(json.dumps(dataclasses.asdict(finding)) + "\n")
         else:
-            print_now("".join(f"{line}\n" for line in finding.lines()))
+            print_now("".join(f"{line}\n" for line in finding.format_lines()))
     if not as_json:
         print_now(f"{counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failed\n")
     return 1 if counts["fail"] else 0

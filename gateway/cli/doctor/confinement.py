@@ -3,7 +3,7 @@
 import tempfile
 
 from gateway.cli.doctor.findings import Finding
-from gateway.sandbox.confinement import strongest
+from gateway.sandbox.confinement import find_strongest
 from gateway.sandbox.launch_messages import Order
 
 _TRIAL_S = 5.0
@@ -13,7 +13,7 @@ async def examine_confinement() -> Finding:
     """Return how this machine confines a command that may have no effect."""
     with tempfile.TemporaryDirectory() as folder:
         order = Order(argv=(), cwd=folder, level="none", timeout_s=_TRIAL_S, read_only=True)
-        choice = await strongest("auto", order)
+        choice = await find_strongest("auto", order)
     if choice.level is not None:
         return Finding("ok", "sandbox", f"commands that run unasked are confined by {choice.level}")
     return Finding(

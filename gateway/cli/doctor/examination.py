@@ -9,12 +9,12 @@ from gateway.cli.doctor.machine import examine_machine
 from gateway.cli.doctor.services import examine_services
 from gateway.cli.doctor.upstreams import examine_upstreams
 from gateway.config import LoadedConfig
-from gateway.server.dry_start import rehearse
+from gateway.server.dry_start import rehearse_start
 
 
 async def examine(loaded: LoadedConfig, *, timeout_s: float) -> AsyncIterator[Finding]:
     """Yield all findings, each as soon as it is there. Raises ConfigError for what keeps a gateway from starting."""
-    warnings = await rehearse(loaded)
+    warnings = await rehearse_start(loaded)
     yield Finding("ok", "configuration", str(loaded.file or "defaults, no file"))
     for warning in (*loaded.warnings, *warnings):
         yield Finding("warn", "configuration", warning)

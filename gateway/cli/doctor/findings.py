@@ -21,7 +21,7 @@ class Finding:
     text: str
     advice: str | None = None
 
-    def lines(self) -> tuple[str, ...]:
+    def format_lines(self) -> tuple[str, ...]:
         """Return the lines for a terminal. What a server wrote is escaped."""
         first = f"{self.level:{_LEVEL_CHARS}}{escape_line(self.about):{_ABOUT_CHARS}}{escape_line(self.text)}"
         if self.advice is None:

@@ -31,15 +31,15 @@ _LIBRARIES: Final = ("aiohttp", "uvloop", "orjson", "pydantic", "mcp", "opentele
 def examine_machine(loaded: LoadedConfig, *, now_s: float) -> Iterator[Finding]:
     """Yield what the machine lacks or has, without a request to another one. `now_s` is Unix time."""
     settings = loaded.settings
-    yield _versions()
-    yield _user()
-    yield _descriptors(settings)
-    yield _address(settings)
-    yield from _disk(get_store_address(settings, folder=loaded.folder))
-    yield from _keys(settings, now_s=now_s)
+    yield _check_versions()
+    yield _check_user()
+    yield _check_descriptors(settings)
+    yield _check_address(settings)
+    yield from _check_disk(get_store_address(settings, folder=loaded.folder))
+    yield from _check_keys(settings, now_s=now_s)
 
 
-def _versions() -> Finding:
+def _check_versions() -> Finding:
     found = [f"twolane {__version__}", f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
     for library in _LIBRARIES:
         try:
@@ -49,7 +49,7 @@ def _versions() -> Finding:
     return Finding("ok", "versions", ", ".join(found))
 
 
-def _user() -> Finding:
+def _check_user() -> Finding:
     """Say whose rights a gateway started like this has: for root the kernel counts no processes (RLIMIT_NPROC)."""
     if os.geteuid():
         return Finding("ok", "user", f"number {os.geteuid()}")
@@ -57,7 +57,7 @@ def _user() -> Finding:
     return Finding("warn", "user", text, "run the gateway as a user of its own (deploy/README.md)")
 
 
-def _descriptors(settings: Settings) -> Finding:
+def _check_descriptors(settings: Settings) -> Finding:
     """Compare the hard limit, which a worker raises its own to, with what full use of its connections takes."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * settings.limits.connections + _OTHER_FILES
@@ -72,7 +72,7 @@ def _descriptors(settings: Settings) -> Finding:
     )
 
 
-def _address(settings: Settings) -> Finding:
+def _check_address(settings: Settings) -> Finding:
     """Say what answers at the gateway's address."""
     where = settings.admin.listen or settings.listen
     place = str(where)
@@ -96,7 +96,7 @@ def _address(settings: Settings) -> Finding:
     return Finding("fail", f"address {place}", text, "stop it, or set another `listen`")
 
 
-def _disk(address: StoreAddress) -> Iterator[Finding]:
+def _check_disk(address: StoreAddress) -> Iterator[Finding]:
     """Yield how large the store is and how much it can grow, if it is a file."""
     file: Path | None = getattr(address, "file", None)
     if file is None:
@@ -111,7 +111,7 @@ def _disk(address: StoreAddress) -> Iterator[Finding]:
         yield Finding("ok", f"store {file.name}", text if held else f"not made yet, {free / 1e9:.1f} GB free")
 
 
-def _keys(settings: Settings, *, now_s: float) -> Iterator[Finding]:
+def _check_keys(settings: Settings, *, now_s: float) -> Iterator[Finding]:
     """Yield the keys that have ended or end soon."""
     for key in settings.keys:
         if key.expires is None or (left_s := key.expires.timestamp() - now_s) > _SOON_S:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from gateway.aio.clock import SystemClock, until_set
+from gateway.aio.clock import SystemClock, wait_until_set
 from gateway.cli.doctor.findings import Finding
 from gateway.config import Settings
 from gateway.mcp.servers import ServerStatus
@@ -34,7 +34,7 @@ async def examine_services(settings: Settings, *, timeout_s: float) -> AsyncIter
                     pending.discard(status.name)
                     yield _judge(status, took_s=time.monotonic() - began_s)
             if pending:
-                await until_set(stirred, max(left_s, 0.0))
+                await wait_until_set(stirred, max(left_s, 0.0))
     finally:
         await servers.close()
         await store.close()
@@ -47,7 +47,7 @@ def _is_settled(status: ServerStatus) -> bool:
 def _judge(status: ServerStatus, *, took_s: float) -> Finding:
     about, condition = f"MCP {status.name}", status.condition
     if condition.state == "running":
-        n_tools = len(status.service.definitions())
+        n_tools = len(status.service.list_definitions())
         what = condition.implementation or "a server without a name"
         return Finding("ok", about, f"{what}, MCP {condition.protocol}: {n_tools} tools after {took_s:.1f} s")
     if condition.error is not None:

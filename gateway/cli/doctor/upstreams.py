@@ -45,7 +45,7 @@ async def examine_upstreams(settings: Settings, *, timeout_s: float) -> AsyncIte
         for member in group.members:
             member.pool.close()
     if skews := [ahead for probe in probes if (ahead := probe.result().ahead_s) is not None]:
-        yield _clock(skews)
+        yield _check_clock(skews)
 
 
 async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResult:
@@ -79,21 +79,21 @@ def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Findi
     if status >= 500:
         return Finding("fail", about, f"it fails with {status}", "look into its own log")
     if status >= 300:
-        where = (head.value(b"location") or b"").decode("latin-1")
+        where = (head.find_value(b"location") or b"").decode("latin-1")
         advice = f"set its `base_url` to where it leads: {where}" if where else "look at its `base_url` and limits"
         return Finding("warn", about, f"it answered {status} in place of a list of models", advice)
     return Finding("ok", about, f"answered {status} {took}")
 
 
 def _measure_clock_skew_s(head: ResponseHead) -> float | None:
-    told = head.value(b"date")
+    told = head.find_value(b"date")
     try:
         return None if told is None else time.time() - parse_http_date(told).timestamp()
     except (TypeError, ValueError):
         return None
 
 
-def _clock(skews: Sequence[float]) -> Finding:
+def _check_clock(skews: Sequence[float]) -> Finding:
     """Return how this machine's clock compares with the servers' clocks: by the median, as one may be wrong."""
     ahead_s = median(skews)
     if abs(ahead_s) < _SKEW_S:

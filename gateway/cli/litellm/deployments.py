@@ -56,7 +56,7 @@ def parse_deployments(entries: object, surroundings: Surroundings, secrets: "Sec
         else:
             place = f"model_list[{number}] ({escape_line(name)})"
             whole = _with_credential(params, surroundings, place, note)
-            deployment = None if whole is None else _deployment(name, whole, place, surroundings, note, secrets)
+            deployment = None if whole is None else _convert_deployment(name, whole, place, surroundings, note, secrets)
             if deployment is not None:
                 found.append(deployment)
                 _note_price(deployment.model, params, fields.get("model_info"), place, note)
@@ -79,7 +79,7 @@ class Secrets:
     def __init__(self) -> None:
         self._variables: dict[str, str] = {}
 
-    def reference(self, value: object, *, wanted: str) -> tuple[str | None, bool]:
+    def build_reference(self, value: object, *, wanted: str) -> tuple[str | None, bool]:
         """Return a secret as a reference to a variable, and whether the file had the secret itself.
 
         `wanted` is the name of the variable for such a secret, if no other secret has it. None: the value holds no
@@ -96,7 +96,7 @@ class Secrets:
         return f"${{{self._variables.setdefault(value, name)}}}", True
 
 
-def variable_named(*words: str) -> str:
+def build_variable_name(*words: str) -> str:
     """Return the name of a variable made of these words."""
     return re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).strip("_").upper()
 
@@ -127,7 +127,7 @@ def _note_price(model: str, params: Mapping[str, Any], info: object, place: str,
         note(f"{place}: write its price into the file of usage.prices: {{model: {escape_line(model)}, {line}}}")
 
 
-def _deployment(
+def _convert_deployment(
     name: str, params: Mapping[str, Any], place: str, surroundings: Surroundings, note: Note, secrets: Secrets
 ) -> Deployment | None:
     if "mock_response" in params:
@@ -143,7 +143,7 @@ def _deployment(
     for field in ("api_key", "custom_llm_provider"):
         if not isinstance(params.get(field), str | None):
             note(f"{place}: its {field} is no text, and is left out")
-    key, is_open = secrets.reference(params.get("api_key"), wanted=variable_named(kind, name, "api_key"))
+    key, is_open = secrets.build_reference(params.get("api_key"), wanted=build_variable_name(kind, name, "api_key"))
     if key is None and "api_key" not in params and provider.key is not None:
         key = f"${{{provider.key}}}"
     if is_open:
@@ -154,7 +154,7 @@ def _deployment(
         advice = "" if _LIMITS.isdisjoint(further) else " (docs/limits.md has limits of upstreams, models and keys)"
         note(f"{place}: not translated: {escape_line(', '.join(further))}{advice}")
     weight, most = (
-        _number(params, name, bound, place, note)
+        _convert_number(params, name, bound, place, note)
         for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))
     )
     server = UpstreamServer(kind, base_url, key, provider.header if key is not None else None)
@@ -167,7 +167,7 @@ def _deployment(
     )
 
 
-def _number(params: Mapping[str, Any], name: str, most: int, place: str, note: Note) -> int | None:
+def _convert_number(params: Mapping[str, Any], name: str, most: int, place: str, note: Note) -> int | None:
     value = params.get(name)
     if value is None or is_whole(value, 1, most):
         return value

@@ -51,7 +51,7 @@ def find_provider(
 
     None: the provider is unknown, or has another API; `note` got the reason.
     """
-    kind, model = _named_provider(params, surroundings)
+    kind, model = _find_named_provider(params, surroundings)
     if kind is None:
         note(
             f"{place}: {escape_line(model)} does not name its provider, so the entry is left out: write it as "
@@ -66,7 +66,7 @@ def find_provider(
     return None
 
 
-def _named_provider(params: Mapping[str, Any], surroundings: Surroundings) -> tuple[str | None, str]:
+def _find_named_provider(params: Mapping[str, Any], surroundings: Surroundings) -> tuple[str | None, str]:
     """Return the provider by the rules of LiteLLM: never OpenAI for a name that LiteLLM would not send there."""
     named, model = params.get("custom_llm_provider"), params["model"]
     first, slash, rest = model.partition("/")
@@ -76,7 +76,7 @@ def _named_provider(params: Mapping[str, Any], surroundings: Surroundings) -> tu
         return SAME.get(named, named), rest if first == named else model
     if slash and (first in PROVIDERS or first in SAME or first in OTHERS):
         return SAME.get(first, first), rest
-    if _given_address(params, surroundings) or model == "*":
+    if _find_given_address(params, surroundings) or model == "*":
         return "openai", model
     return next((kind for family, kind in FAMILIES if family.match(model)), None), model
 
@@ -86,9 +86,9 @@ def find_address(
 ) -> str | None:
     """Return the address of a server, or None: there is none, or it is none. No credential in it is copied."""
     provider = PROVIDERS[kind]
-    given = _given_address(params, surroundings)
+    given = _find_given_address(params, surroundings)
     if not given:
-        given = _address_by_variable(provider, surroundings, place, note)
+        given = _find_address_by_variable(provider, surroundings, place, note)
     if not given:
         if provider.base_url is None:
             note(f"{place}: {escape_line(kind)} needs an api_base")
@@ -98,18 +98,18 @@ def find_address(
     if variable is not None:
         return _append_provider_path(f"${{{variable}}}", provider)
     try:
-        address = _without_credentials(parse_text(given).strip(), place, note)
+        address = _strip_credentials(parse_text(given).strip(), place, note)
         return escape_variables(parse_base_url(_append_provider_path(address.rstrip("/"), provider)))
     except ValueError as error:
         note(f"{place}: its api_base is left out with the entry: {error}")
         return None
 
 
-def _given_address(params: Mapping[str, Any], surroundings: Surroundings) -> object:
+def _find_given_address(params: Mapping[str, Any], surroundings: Surroundings) -> object:
     return params.get("api_base") or params.get("base_url") or surroundings.api_base
 
 
-def _address_by_variable(provider: Provider, surroundings: Surroundings, place: str, note: Note) -> object:
+def _find_address_by_variable(provider: Provider, surroundings: Surroundings, place: str, note: Note) -> object:
     """Return the address in a variable that LiteLLM reads for this provider: of the file, else of the environment."""
     for name in provider.bases:
         if surroundings.variables.get(name):
@@ -121,7 +121,7 @@ def _address_by_variable(provider: Provider, surroundings: Surroundings, place: 
     return None
 
 
-def _without_credentials(address: str, place: str, note: Note) -> str:
+def _strip_credentials(address: str, place: str, note: Note) -> str:
     """Return an address without user, password, query and fragment."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]

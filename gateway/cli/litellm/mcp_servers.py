@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import escape_line
-from gateway.cli.litellm.deployments import Secrets, is_line, variable_named
+from gateway.cli.litellm.deployments import Secrets, build_variable_name, is_line
 from gateway.cli.litellm.destinations import Note, escape_variables, find_variable
 from gateway.config.values.scalars import parse_name
 
@@ -44,12 +44,14 @@ def translate_mcp_servers(servers: object, secrets: Secrets, note: Note) -> dict
         place = f"mcp_servers.{escape_line(str(name))}"
         if not isinstance(settings, dict):
             note(f"{place}: it is no section, and is left out")
-        elif (written := _server(str(name), settings, place, secrets, note)) is not None:
+        elif (written := _convert_server(str(name), settings, place, secrets, note)) is not None:
             found[str(name)] = written
     return found
 
 
-def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets, note: Note) -> dict[str, Any] | None:
+def _convert_server(
+    name: str, settings: Mapping[str, Any], place: str, secrets: Secrets, note: Note
+) -> dict[str, Any] | None:
     try:
         parse_name(name)
     except ValueError as error:
@@ -59,8 +61,8 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
     if is_line(settings.get("command")):
         written["command"] = escape_variables(settings["command"])
         args = settings.get("args")
-        written["args"] = _arguments(args if isinstance(args, list) else [], name, secrets, place, note)
-        if env := _values(settings.get("env"), name, secrets, place, note):
+        written["args"] = _convert_arguments(args if isinstance(args, list) else [], name, secrets, place, note)
+        if env := _convert_values(settings.get("env"), name, secrets, place, note):
             written["env"] = env
     elif settings.get("transport") == "sse":
         note(f"{place}: left out: its transport is sse, that of 2024: a server needs streamable HTTP here")
@@ -70,9 +72,9 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
         if find_variable(url) is None and not (parts.query or parts.fragment or "@" in parts.netloc):
             written["url"] = escape_variables(url)
         else:
-            written["url"] = _reference(url, "url", name, secrets, place, note)
-        headers = _values(settings.get("static_headers"), name, secrets, place, note)
-        if headers := {**headers, **_authentication(settings, name, secrets, place, note)}:
+            written["url"] = _build_reference(url, "url", name, secrets, place, note)
+        headers = _convert_values(settings.get("static_headers"), name, secrets, place, note)
+        if headers := {**headers, **_convert_authentication(settings, name, secrets, place, note)}:
             written["headers"] = headers
     else:
         note(f"{place}: left out: it has neither a command nor a url")
@@ -84,17 +86,17 @@ def _server(name: str, settings: Mapping[str, Any], place: str, secrets: Secrets
     return written
 
 
-def _arguments(args: Sequence[object], name: str, secrets: Secrets, place: str, note: Note) -> list[str]:
+def _convert_arguments(args: Sequence[object], name: str, secrets: Secrets, place: str, note: Note) -> list[str]:
     """Return the arguments of a command. What an option or its own form calls a secret becomes a reference."""
     found, before = [], ""
     for arg in map(str, args):
         option, equals, value = arg.partition("=")
         is_variable = before in _ENV_OPTIONS and _VARIABLE.match(option)
         if equals and value and (is_variable or option in _HEADER_OPTIONS or _SECRET_OPTION.match(option + equals)):
-            found.append(f"{escape_variables(option)}={_reference(value, option, name, secrets, place, note)}")
+            found.append(f"{escape_variables(option)}={_build_reference(value, option, name, secrets, place, note)}")
         elif _is_secret(arg, before):
             key = before if before.startswith("-") and not _SECRET.search(before) else "argument"
-            found.append(_reference(arg, key, name, secrets, place, note))
+            found.append(_build_reference(arg, key, name, secrets, place, note))
         else:
             found.append(escape_variables(arg))
         before = arg
@@ -107,14 +109,14 @@ def _is_secret(arg: str, before: str) -> bool:
     return bool(is_value or _SECRET.search(arg))
 
 
-def _values(values: object, name: str, secrets: Secrets, place: str, note: Note) -> dict[str, str]:
+def _convert_values(values: object, name: str, secrets: Secrets, place: str, note: Note) -> dict[str, str]:
     """Return texts by name, each as a reference to a variable: any of them may be secret."""
     pairs = values.items() if isinstance(values, dict) else ()
-    return {str(key): _reference(str(value), str(key), name, secrets, place, note) for key, value in pairs}
+    return {str(key): _build_reference(str(value), str(key), name, secrets, place, note) for key, value in pairs}
 
 
-def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Note) -> str:
-    reference, is_open = secrets.reference(value, wanted=variable_named("mcp", name, key))
+def _build_reference(value: str, key: str, name: str, secrets: Secrets, place: str, note: Note) -> str:
+    reference, is_open = secrets.build_reference(value, wanted=build_variable_name("mcp", name, key))
     if reference is None:
         return escape_variables(value)
     if is_open:
@@ -122,7 +124,9 @@ def _reference(value: str, key: str, name: str, secrets: Secrets, place: str, no
     return reference
 
 
-def _authentication(settings: Mapping[str, Any], name: str, secrets: Secrets, place: str, note: Note) -> dict[str, str]:
+def _convert_authentication(
+    settings: Mapping[str, Any], name: str, secrets: Secrets, place: str, note: Note
+) -> dict[str, str]:
     kind = settings.get("auth_type")
     if kind in (None, "none"):
         return {}
@@ -134,4 +138,4 @@ def _authentication(settings: Mapping[str, Any], name: str, secrets: Secrets, pl
     if not is_line(value):
         note(f"{place}: it has an auth_type and no auth_value: write its header {header}")
         return {}
-    return {header: before + _reference(value, "auth_value", name, secrets, place, note)}
+    return {header: before + _build_reference(value, "auth_value", name, secrets, place, note)}

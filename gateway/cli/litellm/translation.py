@@ -44,27 +44,27 @@ def translate_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> T
     for name in sections:
         if not isinstance(config.get(name), dict | None):
             told.notes.append(f"{name}: it is no section, and is left out")
-    router, litellm, general = (_section(config, name) for name in sections)
+    router, litellm, general = (_get_section(config, name) for name in sections)
     groups: defaultdict[str, list[Deployment]] = defaultdict(list)
     secrets = Secrets()
     surroundings = _read_surroundings(config, litellm, environ)
     for deployment in parse_deployments(config.get("model_list"), surroundings, secrets, told.notes.append):
         groups[deployment.name].append(deployment)
     shared = _build_shared_settings(router, litellm, told)
-    upstreams = _Upstreams(shared, _balance(router, told))
+    upstreams = _Upstreams(shared, _convert_balance(router, told))
     uses: dict[str, list[dict[str, str]]] = {}
     for name, group in groups.items():
         if "*" in name:
             upstreams.add_glob(name, group, told)
         else:
-            uses[name] = upstreams.uses(name, group, told)
-    _add_fallbacks(uses, [*_fallbacks(router), *_fallbacks(litellm)], told)
-    for alias, target in _aliases(router):
+            uses[name] = upstreams.list_destinations(name, group, told)
+    _add_fallbacks(uses, [*_convert_fallbacks(router), *_convert_fallbacks(litellm)], told)
+    for alias, target in _convert_aliases(router):
         if target in uses and is_line(alias):
             uses[alias] = uses[target]
         else:
             told.notes.append(f"router_settings.model_group_alias: {escape_line(alias)} names no model of the file")
-    keys = _keys(general, environ, told)
+    keys = _convert_keys(general, environ, told)
     told.data["listen"] = "0.0.0.0:4000" if keys else "127.0.0.1:4000"
     told.data["upstreams"] = upstreams.build_entries(told)
     if len(told.data["upstreams"]) > 1:
@@ -89,11 +89,11 @@ def _read_surroundings(
 ) -> Surroundings:
     listed = config.get("credential_list")
     credentials = {
-        str(one.get("credential_name")): _section(one, "credential_values")
+        str(one.get("credential_name")): _get_section(one, "credential_values")
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict)
     }
-    variables = _section(config, "environment_variables")
+    variables = _get_section(config, "environment_variables")
     by_proxy = litellm.get("use_litellm_proxy") is True
     return Surroundings(credentials, variables, environ, litellm.get("api_base"), by_proxy)
 
@@ -114,7 +114,7 @@ class _Upstreams:
         """Return the addresses of all servers, each once, in the order of the file."""
         return list(dict.fromkeys(server.base_url for servers in self._names for server in servers))
 
-    def uses(self, name: str, group: Sequence[Deployment], told: Translation) -> list[dict[str, str]]:
+    def list_destinations(self, name: str, group: Sequence[Deployment], told: Translation) -> list[dict[str, str]]:
         """Return what a name of clients stands for: models and their upstreams, in the order of the file."""
         by_model: defaultdict[tuple[str, bool, str | None], list[Deployment]] = defaultdict(list)
         for one in group:
@@ -148,11 +148,11 @@ class _Upstreams:
         upstreams = []
         for name in names:
             models = sorted(set(self._models[name]))
-            limits = self._limits(name, models, told)
+            limits = self._convert_limits(name, models, told)
             upstreams.append({"name": name, **self._written[name], **limits, "models": models, **self._shared})
         return upstreams
 
-    def _limits(self, name: str, models: Sequence[str], told: Translation) -> dict[str, Any]:
+    def _convert_limits(self, name: str, models: Sequence[str], told: Translation) -> dict[str, Any]:
         """Return the queue before the most requests at a time, which is taken away where other models would feel it."""
         if name not in self._limited:
             return {}
@@ -176,7 +176,7 @@ class _Upstreams:
         return known
 
     def _add(self, servers: tuple[UpstreamServer, ...], ones: Sequence[Deployment]) -> str:
-        name = self._new_name(servers[0].provider if len(servers) == 1 else ones[0].name)
+        name = self._choose_free_name(servers[0].provider if len(servers) == 1 else ones[0].name)
         self._names[servers] = name
         header = {} if servers[0].header is None else {"auth_header": servers[0].header}
         if len(servers) == 1 and ones[0].concurrent is None:
@@ -187,13 +187,13 @@ class _Upstreams:
         by_server = {one.server: one for one in reversed(ones)}
         are_told_apart = len({server.base_url for server in servers}) == len(servers)
         endpoints = [
-            _endpoint(by_server[server], None if are_told_apart else f"{name}-{number}")
+            _convert_endpoint(by_server[server], None if are_told_apart else f"{name}-{number}")
             for number, server in enumerate(servers, start=1)
         ]
         self._written[name] = {"endpoints": endpoints, **header, **balance}
         return name
 
-    def _new_name(self, wanted: str) -> str:
+    def _choose_free_name(self, wanted: str) -> str:
         base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:56] or "upstream"
         name, number = base, 1
         while name in self._written:
@@ -202,7 +202,7 @@ class _Upstreams:
         return name
 
 
-def _endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
+def _convert_endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
     endpoint: dict[str, Any] = {"url": one.server.base_url}
     if name is not None:
         endpoint["name"] = name
@@ -218,36 +218,38 @@ def _endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
 def _build_shared_settings(router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> dict[str, Any]:
     """Return what every upstream has: retries, breaker, timeouts."""
     shared: dict[str, Any] = {}
-    if (retries := _count("num_retries", router, litellm, told)) is not None:
+    if (retries := _convert_count("num_retries", router, litellm, told)) is not None:
         shared["retry"] = {"tries": min(retries + 1, 20)}
     breaker: dict[str, Any] = {}
-    if (fails := _count("allowed_fails", router, litellm, told)) is not None:
+    if (fails := _convert_count("allowed_fails", router, litellm, told)) is not None:
         breaker["failures"] = min(fails + 1, 1000)
-    if (pause_s := _seconds("cooldown_time", _first("cooldown_time", router, litellm), told)) is not None:
+    if (
+        pause_s := _convert_seconds("cooldown_time", _find_setting("cooldown_time", router, litellm), told)
+    ) is not None:
         breaker["open"] = f"{pause_s}s"
         breaker["longest"] = f"{max(pause_s, 300)}s"
     if breaker:
         shared["breaker"] = breaker
         told.notes.append("allowed_fails and cooldown_time are failures in a row here, and not failures in a minute")
     wait = router.get("timeout", litellm.get("request_timeout"))
-    if (wait_s := _seconds("request_timeout", wait, told)) is not None:
+    if (wait_s := _convert_seconds("request_timeout", wait, told)) is not None:
         shared["timeouts"] = {"first_byte": f"{wait_s}s"}
     return shared
 
 
-def _first(name: str, *sections: Mapping[str, Any]) -> object:
+def _find_setting(name: str, *sections: Mapping[str, Any]) -> object:
     return next((section[name] for section in sections if name in section), None)
 
 
-def _count(name: str, router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> int | None:
-    value = _first(name, router, litellm)
+def _convert_count(name: str, router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> int | None:
+    value = _find_setting(name, router, litellm)
     if value is None or is_whole(value, 0, sys.maxsize):
         return value
     told.notes.append(f"{name}: it is no whole number, and is left out")
     return None
 
 
-def _seconds(place: str, value: object, told: Translation) -> int | float | None:
+def _convert_seconds(place: str, value: object, told: Translation) -> int | float | None:
     if value is None:
         return None
     try:
@@ -258,7 +260,7 @@ def _seconds(place: str, value: object, told: Translation) -> int | float | None
     return int(seconds) if seconds == int(seconds) else max(round(seconds, 3), 0.001)
 
 
-def _balance(router: Mapping[str, Any], told: Translation) -> str | None:
+def _convert_balance(router: Mapping[str, Any], told: Translation) -> str | None:
     strategy = router.get("routing_strategy")
     if strategy is None:
         return None
@@ -282,7 +284,7 @@ def _add_fallbacks(
             uses[name] = [*uses[name], *(use for i, use in enumerate(further) if use not in uses[name] + further[:i])]
 
 
-def _fallbacks(section: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _convert_fallbacks(section: Mapping[str, Any]) -> list[tuple[str, object]]:
     listed = section.get("fallbacks")
     return [
         (str(name), others)
@@ -292,7 +294,7 @@ def _fallbacks(section: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _convert_aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
     aliases = router.get("model_group_alias")
     if not isinstance(aliases, dict):
         return []
@@ -312,7 +314,7 @@ def _is_alias(name: str, use: Sequence[Mapping[str, str]], told: Translation) ->
     return True
 
 
-def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translation) -> list[dict[str, Any]]:
+def _convert_keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translation) -> list[dict[str, Any]]:
     master = general.get("master_key")
     if not is_line(master):
         told.notes.append(
@@ -329,10 +331,10 @@ def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translat
         return []
     digest = hashlib.sha256(secret.encode()).hexdigest()
     key = {"name": "master", "sha256": digest, "scopes": ["passthrough", "context", "admin", "metrics"]}
-    return [{**key, **_networks(general, told)}]
+    return [{**key, **_convert_networks(general, told)}]
 
 
-def _networks(general: Mapping[str, Any], told: Translation) -> dict[str, Any]:
+def _convert_networks(general: Mapping[str, Any], told: Translation) -> dict[str, Any]:
     """Return the networks of `allowed_ips`. One that is none closes the key to all others that are left."""
     allowed = general.get("allowed_ips")
     if allowed is None:
@@ -357,9 +359,9 @@ def _add_stages(config: Mapping[str, Any], litellm: Mapping[str, Any], told: Tra
             "which only counts. Choose its rules, and write mode: enforce (docs/stages.md)",
         )
     if litellm.get("cache") is True:
-        params = _section(litellm, "cache_params")
+        params = _get_section(litellm, "cache_params")
         options: dict[str, Any] = {"any_temperature": True, "shared_by": "tenant"}
-        if (ttl_s := _seconds("litellm_settings.cache_params.ttl", params.get("ttl"), told)) is not None:
+        if (ttl_s := _convert_seconds("litellm_settings.cache_params.ttl", params.get("ttl"), told)) is not None:
             options["ttl"] = f"{ttl_s}s"
         further.append({"use": "response_cache", "with": options})
         told.notes.append("litellm_settings.cache: each worker has a cache of its own, in memory, for the context lane")
@@ -377,6 +379,6 @@ def _has_default_guardrails(listed: object) -> bool:
     return False
 
 
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = config.get(name)
     return found if isinstance(found, dict) else {}

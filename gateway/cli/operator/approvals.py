@@ -5,17 +5,17 @@ from typing import Any, Literal, get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
 from gateway.cli.formatting import (
-    approval_lines,
-    approval_summary,
     call_line,
+    format_approval,
+    format_approval_summary,
     format_approvals,
-    group_lines,
+    format_group,
+    format_word,
     list_lines,
-    views,
-    word,
+    list_views,
 )
-from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
-from gateway.cli.operator.grants import asks, grants, revoke_decisions
+from gateway.cli.operator.arguments import add_asking, add_json_option, parse_json_object, parse_sha256
+from gateway.cli.operator.grants import list_asks, list_grants, revoke_decisions
 from gateway.cli.operator.remote import Remote, RemoteError, get_error_message
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.storage.journal import ApprovalState
@@ -41,25 +41,25 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--search", metavar="TEXT", help="only calls with this text in an argument, a name or an id (pending ones)"
     )
-    json_option(p)
+    add_json_option(p)
     p = add_asking(
         group,
         "groups",
-        groups,
+        list_groups,
         "count the pending approvals in groups, the largest group first",
         example="gateway approvals groups --by call",
     )
     p.add_argument("--by", choices=get_args(ApprovalGrouping), default="call", help="what they share (default: call)")
-    json_option(p)
+    add_json_option(p)
     p = add_asking(
         group,
         "show",
-        one,
+        show_approval,
         "show a call exactly as it would run",
         example="gateway approvals show ap_phbncb5zya53cy3kkvsphejot4",
     )
     p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
-    json_option(p)
+    add_json_option(p)
     _add_deciding(group)
     _add_revoking(group)
 
@@ -75,14 +75,14 @@ def _add_deciding(group: Commands) -> None:
     )
     p.set_defaults(decision="approve")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
-    p.add_argument("--sha256", type=sha256, metavar="HASH", help="refuse unless the call still has this hash")
+    p.add_argument("--sha256", type=parse_sha256, metavar="HASH", help="refuse unless the call still has this hash")
     p.add_argument(
         "--remember",
         choices=("once", "run", "conversation"),
         help="approve the same call again without asking, in its run or its conversation (default: once)",
     )
     text = "run the call with these arguments instead; @FILE reads them from a file"
-    p.add_argument("--arguments", type=json_object, metavar="JSON", help=text)
+    p.add_argument("--arguments", type=parse_json_object, metavar="JSON", help=text)
     p = add_asking(
         group,
         "reject",
@@ -97,14 +97,16 @@ def _add_deciding(group: Commands) -> None:
 
 def _add_revoking(group: Commands) -> None:
     """Add the commands about decisions that are remembered."""
-    json_option(
-        add_asking(group, "grants", grants, "list the remembered approvals", example="gateway approvals grants --json")
+    add_json_option(
+        add_asking(
+            group, "grants", list_grants, "list the remembered approvals", example="gateway approvals grants --json"
+        )
     )
-    json_option(
+    add_json_option(
         add_asking(
             group,
             "asks",
-            asks,
+            list_asks,
             "list conversations whose users want to be asked before each call",
             example="gateway approvals asks",
         )
@@ -130,19 +132,19 @@ def list_approvals(
 ) -> Iterator[str]:
     """Return the lines of the approvals in a state, or in `all` of them, the oldest first. Raises RemoteError."""
     state = None if status == "all" else status
-    found = remote.entries(*PATH, status=state, tool=tool, caller=caller, q=search)
-    return list_lines(found, approval_summary, as_json=as_json, gap=True)
+    found = remote.iterate_entries(*PATH, status=state, tool=tool, caller=caller, q=search)
+    return list_lines(found, format_approval_summary, as_json=as_json, gap=True)
 
 
-def groups(remote: Remote, *, by: str, as_json: bool) -> Iterator[str]:
+def list_groups(remote: Remote, *, by: str, as_json: bool) -> Iterator[str]:
     """Return the lines of the groups of pending approvals, the largest group first. Raises RemoteError."""
-    found = views(remote.get(*PATH, "groups", by=by, limit=LIMIT_MOST).get("data"))
-    return list_lines(found, group_lines, as_json=as_json)
+    found = list_views(remote.get(*PATH, "groups", by=by, limit=LIMIT_MOST).get("data"))
+    return list_lines(found, format_group, as_json=as_json)
 
 
-def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
+def show_approval(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
     """Return the lines of all of one approval. Raises RemoteError."""
-    return list_lines([remote.get(*PATH, approval_id)], approval_lines, as_json=as_json)
+    return list_lines([remote.get(*PATH, approval_id)], format_approval, as_json=as_json)
 
 
 def decide_approvals(
@@ -161,23 +163,23 @@ def decide_approvals(
     """
     of_one = {"sha256": sha256, "arguments": arguments, "remember": remember}
     if len(ids) == 1:
-        yield _done(remote.post(*PATH, ids[0], decision=decision, reason=reason, **of_one))
+        yield _format_outcome(remote.post(*PATH, ids[0], decision=decision, reason=reason, **of_one))
         return
     if any(option is not None for option in of_one.values()):
         raise WrongUsage("--sha256, --remember and --arguments go with one ID: approve such calls one by one")
     listed_ids = [{"id": approval_id} for approval_id in ids]
     answer = remote.post(*PATH, "batch", decision=decision, approvals=listed_ids, reason=reason)
     refused = []
-    for each in views(answer.get("data")):
+    for each in list_views(answer.get("data")):
         view = each.get("approval")
         if isinstance(view, dict):
-            yield _done(view)
+            yield _format_outcome(view)
         else:
-            refused.append(f"{word(each, 'id')}: {get_error_message(each.get('error'))}")
+            refused.append(f"{format_word(each, 'id')}: {get_error_message(each.get('error'))}")
     if refused:
         raise RemoteError("; ".join(refused))
 
 
-def _done(view: Mapping[str, Any]) -> str:
+def _format_outcome(view: Mapping[str, Any]) -> str:
     count = format_approvals(view) if view.get("state") == "pending" else ""
-    return f"{word(view, 'id')}  {word(view, 'state')}{f' ({count})' if count else ''}  {call_line(view)}"
+    return f"{format_word(view, 'id')}  {format_word(view, 'state')}{f' ({count})' if count else ''}  {call_line(view)}"

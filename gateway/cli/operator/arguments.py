@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.cli.commands import Commands, add_printing, configuration, own_arguments
-from gateway.cli.operator.remote import Remote, given_key
+from gateway.cli.commands import Commands, add_printing, list_own_arguments, load_configuration
+from gateway.cli.operator.remote import Remote, find_given_key
 from gateway.config import Address
 from gateway.jsontext import strict_json
 
@@ -32,10 +32,10 @@ def add_asking(
     `function` takes a Remote, and each argument of the parser by the name of its destination.
     """
 
-    def lines(args: argparse.Namespace) -> Iterator[str]:
-        return function(build_remote(args, admin=admin), **own_arguments(args))
+    def run_remote_command(args: argparse.Namespace) -> Iterator[str]:
+        return function(build_remote(args, admin=admin), **list_own_arguments(args))
 
-    parser = add_printing(commands, name, lines, text, example=example)
+    parser = add_printing(commands, name, run_remote_command, text, example=example)
     parser.add_argument("--url", help=URL_HELP)
     return parser
 
@@ -44,26 +44,26 @@ def build_remote(args: argparse.Namespace, *, admin: bool = False) -> Remote:
     """Return the gateway that a command line means; `admin`: its address for administration, if it has one."""
 
     @cache
-    def where() -> str | Address:
-        settings = configuration(args, checked=False).settings
+    def find_gateway_address() -> str | Address:
+        settings = load_configuration(args, checked=False).settings
         return args.url or (settings.admin.listen if admin else None) or settings.listen
 
-    return Remote(where, given_key())
+    return Remote(find_gateway_address, find_given_key())
 
 
-def json_option(parser: argparse.ArgumentParser) -> None:
+def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, as `as_json`."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="for scripts: one JSON object a line")
 
 
-def sha256(text: str) -> str:
+def parse_sha256(text: str) -> str:
     """Parse a SHA-256."""
     if not _SHA256.fullmatch(text.lower()):
         raise argparse.ArgumentTypeError("expected a SHA-256: 64 hexadecimal digits")
     return text.lower()
 
 
-def json_object(text: str) -> dict[str, Any]:
+def parse_json_object(text: str) -> dict[str, Any]:
     """Parse a JSON object, or `@` and the file that holds it."""
     try:
         value = strict_json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
@@ -76,6 +76,6 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def json_file(text: str) -> dict[str, Any]:
+def read_json_file(text: str) -> dict[str, Any]:
     """Parse the name of a file that holds a JSON object."""
-    return json_object(f"@{text}")
+    return parse_json_object(f"@{text}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.cli.formatting import View, format_time, list_lines, word
+from gateway.cli.formatting import View, format_time, format_word, list_lines
 from gateway.cli.operator.remote import Remote
 
 GRANTS: Final = ("context", "grants")
@@ -12,14 +12,14 @@ ASKS: Final = ("context", "asks")
 _ASK: Final = "ask_"
 
 
-def grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_grants(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the remembered approvals, a few lines each. Raises RemoteError."""
-    return list_lines(remote.entries(*GRANTS), _summary, as_json=as_json, gap=True)
+    return list_lines(remote.iterate_entries(*GRANTS), _format_summary, as_json=as_json, gap=True)
 
 
-def asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
+def list_asks(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the conversations that ask before each call, a few lines each. Raises RemoteError."""
-    return list_lines(remote.entries(*ASKS), _summary, as_json=as_json, gap=True)
+    return list_lines(remote.iterate_entries(*ASKS), _format_summary, as_json=as_json, gap=True)
 
 
 def revoke_decisions(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
@@ -30,16 +30,16 @@ def revoke_decisions(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
     return remote.delete_each(((*(ASKS if each.startswith(_ASK) else GRANTS), each) for each in ids), done="revoked")
 
 
-def _summary(view: View) -> Iterator[str]:
-    what = "asks before each call" if view.get("tool") is None else word(view, "tool")
-    yield f"{word(view, 'id')}  {what}"
+def _format_summary(view: View) -> Iterator[str]:
+    what = "asks before each call" if view.get("tool") is None else format_word(view, "tool")
+    yield f"{format_word(view, 'id')}  {what}"
     if view.get("sha256") is not None:
-        yield f"  sha256        {word(view, 'sha256')}"
+        yield f"  sha256        {format_word(view, 'sha256')}"
     kind = "run" if view.get("run_id") is not None else "conversation"
-    yield f"  {kind:12}  {word(view, 'run_id' if kind == 'run' else kind)}, of {word(view, 'caller')}"
+    yield f"  {kind:12}  {format_word(view, 'run_id' if kind == 'run' else kind)}, of {format_word(view, 'caller')}"
     if view.get("user") is not None:
-        yield f"  user          {word(view, 'user')}"
+        yield f"  user          {format_word(view, 'user')}"
     if view.get("granted_by") is not None:
-        yield f"  granted by    {word(view, 'granted_by')}, {format_time(view, 'created_at')}"
+        yield f"  granted by    {format_word(view, 'granted_by')}, {format_time(view, 'created_at')}"
     ends = "with its run" if view.get("expires_at") is None else format_time(view, "expires_at")
     yield f"  ends          {ends}"

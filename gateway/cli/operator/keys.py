@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 from gateway.aio.clock import SystemClock
 from gateway.auth.issuing import IssuedKey, KeyIssuer
 from gateway.auth.key_policy import parse_terms
-from gateway.auth.key_view import build_key_view, new_key_view
+from gateway.auth.key_view import build_key_view, build_new_key_view
 from gateway.cli.commands import (
     CommandError,
     Commands,
     WrongUsage,
     add_group,
     add_printing,
-    configuration,
-    own_arguments,
+    list_own_arguments,
+    load_configuration,
 )
-from gateway.cli.formatting import View, format_time, list_lines, word
-from gateway.cli.operator.arguments import URL_HELP, add_asking, build_remote, json_option
+from gateway.cli.formatting import View, format_time, format_word, list_lines
+from gateway.cli.operator.arguments import URL_HELP, add_asking, add_json_option, build_remote
 from gateway.cli.operator.remote import Remote
 from gateway.config import LoadedConfig
 from gateway.config.values.units import parse_duration
@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("name", metavar="NAME", help="name in logs and lists")
     p.add_argument("--scopes", required=True, metavar="SCOPE,...", help="actions that it allows, such as context,tools")
-    p.add_argument("--expires", type=_end, metavar="WHEN", help="in so long (24h, 30d), or 2027-01-31T23:59:59Z")
+    p.add_argument("--expires", type=_parse_end, metavar="WHEN", help="in so long (24h, 30d), or 2027-01-31T23:59:59Z")
     p.add_argument("--approvals", metavar="MODE", help="how its requests wait for an approval: turn, hold or reject")
     for option, text in (
         ("model", "name or glob of a model that it may use"),
@@ -58,16 +58,18 @@ def add(commands: Commands) -> None:
         ("network", "network from which it may be used, such as 10.0.0.0/8"),
     ):
         p.add_argument(f"--{option}", dest=f"{option}s", action="append", metavar=option.upper(), help=f"{text}; again")
-    p.add_argument("--metadata", action="append", type=_pair, metavar="NAME=TEXT", help="text that lists show; again")
+    p.add_argument(
+        "--metadata", action="append", type=_parse_pair, metavar="NAME=TEXT", help="text that lists show; again"
+    )
     p.add_argument("--tenant", metavar="NAME", help="with --store: the tenant (default: the name of the key)")
     _add_location_options(p)
     p = add_asking(
         group, "list", list_keys, "list the keys of your tenant, the newest first", example="gateway keys list"
     )
-    json_option(p)
+    add_json_option(p)
     p = add_asking(group, "show", show_key, "show a key", example="gateway keys show key_5c0c2f6d1a4b8e9f01234567")
     p.add_argument("id", metavar="ID", help="id of a key: key_...")
-    json_option(p)
+    add_json_option(p)
     p = add_printing(
         group,
         "rotate",
@@ -99,11 +101,11 @@ def _add_location_options(parser: argparse.ArgumentParser, *, prints: bool = Tru
         "--store", action="store_true", help="in the configured store itself, whether or not a gateway runs"
     )
     if prints:
-        json_option(parser)
+        add_json_option(parser)
 
 
 def _create(args: argparse.Namespace) -> Iterator[str]:
-    wanted = own_arguments(args)
+    wanted = list_own_arguments(args)
     as_json, store = wanted.pop("as_json"), wanted.pop("store")
     if wanted["tenant"] is not None and not store:
         raise WrongUsage("--tenant goes with --store: a key makes keys of its own tenant only")
@@ -114,8 +116,8 @@ def _create(args: argparse.Namespace) -> Iterator[str]:
     }
     if not store:
         return create_key(build_remote(args), body, as_json=as_json)
-    return _issued_lines(
-        _on_store(args, lambda issuer, _: issuer.create(parse_terms(body), by=None, via="cli")), as_json
+    return _format_issued_key(
+        _run_on_store(args, lambda issuer, _: issuer.create(parse_terms(body), by=None, via="cli")), as_json
     )
 
 
@@ -131,7 +133,7 @@ def _rotate(args: argparse.Namespace) -> Iterator[str]:
         tenant = await _get_tenant(store, args.id)
         return await issuer.rotate(args.id, tenant=tenant, grace_s=grace_s, by=None, via="cli")
 
-    return _issued_lines(_on_store(args, rotate), args.as_json)
+    return _format_issued_key(_run_on_store(args, rotate), args.as_json)
 
 
 def _revoke(args: argparse.Namespace) -> Iterator[str]:
@@ -144,13 +146,13 @@ def _revoke(args: argparse.Namespace) -> Iterator[str]:
             tenant = await _get_tenant(store, key_id)
             key = await issuer.revoke(key_id, tenant=tenant, by=None, via="cli")
             lines.append(f"{key_id}  revoked")
-            while key.rotated_from is not None and (older := await store.key(key.rotated_from, tenant=tenant)):
+            while key.rotated_from is not None and (older := await store.get_key(key.rotated_from, tenant=tenant)):
                 key, view = older, dump_view(build_key_view(older, now_s=time.time()))
                 if view["state"] == "valid":
-                    lines.append(_still_valid(key.id, word(view, "expires")))
+                    lines.append(_describe_valid_key(key.id, format_word(view, "expires")))
         return lines
 
-    return iter(_on_store(args, revoke))
+    return iter(_run_on_store(args, revoke))
 
 
 def create_key(remote: Remote, terms: Mapping[str, object], *, as_json: bool) -> Iterator[str]:
@@ -172,14 +174,14 @@ def revoke_keys(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
         yield line
         view = remote.get(*PATH, line.partition(" ")[0])
         while view.get("rotated_from") is not None:
-            view = remote.get(*PATH, word(view, "rotated_from"))
+            view = remote.get(*PATH, format_word(view, "rotated_from"))
             if view.get("state") == "valid":
-                yield _still_valid(word(view, "id"), word(view, "expires"))
+                yield _describe_valid_key(format_word(view, "id"), format_word(view, "expires"))
 
 
 def list_keys(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the lines of the keys of a tenant. Raises RemoteError."""
-    return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
+    return list_lines(remote.iterate_entries(*PATH), _format_summary, as_json=as_json)
 
 
 def show_key(remote: Remote, *, id: str, as_json: bool) -> Iterator[str]:  # noqa: A002 - as the argument is called
@@ -187,18 +189,23 @@ def show_key(remote: Remote, *, id: str, as_json: bool) -> Iterator[str]:  # noq
     return _format_key(remote.get(*PATH, id), as_json)
 
 
-def _summary(view: View) -> Iterator[str]:
+def _format_summary(view: View) -> Iterator[str]:
     used = f", used {format_time(view, 'used_at')}" if view.get("used_at") is not None else ""
     ends = (
-        f", until {word(view, 'expires')}" if view.get("expires") is not None and view.get("state") == "valid" else ""
+        f", until {format_word(view, 'expires')}"
+        if view.get("expires") is not None and view.get("state") == "valid"
+        else ""
     )
     where = (
         "configured"
         if view.get("origin") == "configuration"
-        else f"{word(view, 'hint')}, by {word(view, 'created_by')}"
+        else f"{format_word(view, 'hint')}, by {format_word(view, 'created_by')}"
     )
     scopes = ",".join(map(str, view.get("scopes", ())))
-    yield f"{word(view, 'id')}  {word(view, 'state')}{ends}  {word(view, 'name')} ({where})  {scopes}{used}"
+    yield (
+        f"{format_word(view, 'id')}  {format_word(view, 'state')}{ends}  {format_word(view, 'name')} ({where})  "
+        f"{scopes}{used}"
+    )
 
 
 def _format_key(view: View, as_json: bool) -> Iterator[str]:
@@ -206,37 +213,37 @@ def _format_key(view: View, as_json: bool) -> Iterator[str]:
         yield json.dumps(view)
         return
     if view.get("key") is not None:
-        yield f"key         {word(view, 'key')}"
+        yield f"key         {format_word(view, 'key')}"
         yield "            (shown this once: the store does not keep it)"
     for name in ("id", "name", "tenant", "state"):
-        yield f"{name:10}  {word(view, name)}"
+        yield f"{name:10}  {format_word(view, name)}"
     for name in ("scopes", "models", "tools", "upstreams", "networks"):
         if view.get(name):
-            yield f"{name:10}  {', '.join(word({'': each}, '') for each in view[name])}"
+            yield f"{name:10}  {', '.join(format_word({'': each}, '') for each in view[name])}"
     for name in ("approvals", "expires", "rotated_from"):
         if view.get(name) is not None:
-            yield f"{name:10}  {word(view, name)}"
+            yield f"{name:10}  {format_word(view, name)}"
     for name, text in (view.get("metadata") or {}).items():
-        yield f"{'metadata':10}  {word({'': name}, '')}={word({'': text}, '')}"
-    yield f"{'created':10}  {format_time(view, 'created_at')} by {word(view, 'created_by')}"
+        yield f"{'metadata':10}  {format_word({'': name}, '')}={format_word({'': text}, '')}"
+    yield f"{'created':10}  {format_time(view, 'created_at')} by {format_word(view, 'created_by')}"
     if view.get("revoked_at") is not None:
-        yield f"{'revoked':10}  {format_time(view, 'revoked_at')} by {word(view, 'revoked_by')}"
+        yield f"{'revoked':10}  {format_time(view, 'revoked_at')} by {format_word(view, 'revoked_by')}"
     if view.get("used_at") is not None:
         yield f"{'used':10}  {format_time(view, 'used_at')}"
 
 
-def _still_valid(key_id: str, until: str) -> str:
+def _describe_valid_key(key_id: str, until: str) -> str:
     return f"{key_id}  is still valid until {until}: the key of this name before its rotation; revoke it as well"
 
 
-def _issued_lines(issued: IssuedKey, as_json: bool) -> Iterator[str]:
-    view = new_key_view(issued.key, issued.text, now_s=issued.key.created_s)
+def _format_issued_key(issued: IssuedKey, as_json: bool) -> Iterator[str]:
+    view = build_new_key_view(issued.key, issued.text, now_s=issued.key.created_s)
     return _format_key(dump_view(view), as_json)
 
 
-def _on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
+def _run_on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
     """Return the result of work on the configured store. Raises CommandError."""
-    loaded = configuration(args, checked=False)
+    loaded = load_configuration(args, checked=False)
     try:
         return asyncio.run(_run_with_store(loaded, work))
     except GatewayError as error:
@@ -257,13 +264,13 @@ async def _run_with_store(loaded: LoadedConfig, work: Callable[[KeyIssuer, KeySt
 
 async def _get_tenant(store: KeyStore, key_id: str) -> str:
     """Return the tenant of a key, which its id names alone. Raises CommandError."""
-    tenant = next((key.tenant for key in await store.keys_in_use() if key.id == key_id), None)
+    tenant = next((key.tenant for key in await store.list_keys_in_use() if key.id == key_id), None)
     if tenant is None:
         raise CommandError(f"{key_id}: the store has no key with this id, or it is revoked")
     return tenant
 
 
-def _end(text: str) -> str:
+def _parse_end(text: str) -> str:
     """Parse the end of a key: a time, or how long it lasts from now on."""
     try:
         return resolve_time(text, now_s=time.time())
@@ -271,7 +278,7 @@ def _end(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_pair(text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark or not name:
         raise argparse.ArgumentTypeError("expected NAME=TEXT")

@@ -15,13 +15,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import escape_line, format_shown_name
-from gateway.cli.commands import CommandError, Commands, add_command, add_group, configuration
-from gateway.cli.formatting import View, list_lines, views, word
-from gateway.cli.operator.arguments import add_asking, json_file, json_option
-from gateway.cli.operator.remote import Remote, check_key, given_key
+from gateway.cli.commands import CommandError, Commands, add_command, add_group, load_configuration
+from gateway.cli.formatting import View, format_word, list_lines, list_views
+from gateway.cli.operator.arguments import add_asking, add_json_option, read_json_file
+from gateway.cli.operator.remote import Remote, check_key, find_given_key
 from gateway.config import Address
-from gateway.mcp.schemas.differences import differences
-from gateway.server.sockets import reachable
+from gateway.mcp.schemas.differences import describe_differences
+from gateway.server.sockets import choose_reachable_host
 
 PATH: Final = ("mcp", "services")
 _LINE_CHARS = 200
@@ -39,16 +39,16 @@ def add(commands: Commands) -> None:
     """Add `gateway mcp` and the commands below it."""
     group = add_group(commands, "mcp", "list the MCP services, register them, stop and start them")
     asking = partial(add_asking, group, admin=True)
-    json_option(asking("list", list_services, "list the services and their states", example="gateway mcp list"))
+    add_json_option(asking("list", list_services, "list the services and their states", example="gateway mcp list"))
     example = 'gateway mcp add time --command "uvx mcp-server-time" --keyword timezone'
     _add_arguments_of_new(asking("add", add_with_options, "register a service; it starts at once", example=example))
     for name, text in (("start", "start a service"), ("stop", "stop a service"), ("restart", "restart a service")):
         p = asking(name, control_service, text, example=f"gateway mcp {name} time")
         p.add_argument("name", metavar="NAME", help="name of a service")
         p.set_defaults(what=name)
-    p = asking("tools", tools, "list the tools of a running service", example="gateway mcp tools time")
+    p = asking("tools", iterate_tools, "list the tools of a running service", example="gateway mcp tools time")
     p.add_argument("name", metavar="NAME", help="name of a service")
-    json_option(p)
+    add_json_option(p)
     text, example = "accept changed tools as they are now", "gateway mcp accept time convert_time"
     p = asking("accept", accept_tools, text, example=example)
     p.add_argument("name", metavar="NAME", help="name of a service")
@@ -74,16 +74,16 @@ def _add_arguments_of_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name for the service")
     way = parser.add_mutually_exclusive_group()
     text = "program and arguments of a stdio server"
-    way.add_argument("--command", dest="line", type=_words, metavar="LINE", help=text)
+    way.add_argument("--command", dest="line", type=_split_words, metavar="LINE", help=text)
     way.add_argument("--server-url", dest="server", metavar="URL", help="address of a streamable HTTP server")
     for flag, what in (("--env", "environment variable of the program"), ("--header", "header for the URL")):
         text = f"{what}; without =VALUE it is read from the environment of this command"
-        parser.add_argument(flag, type=_secret, action="append", default=[], metavar="NAME=VALUE", help=text)
+        parser.add_argument(flag, type=_parse_secret, action="append", default=[], metavar="NAME=VALUE", help=text)
     parser.add_argument("--description", metavar="TEXT", help="one sentence for prompts (default: the name)")
     parser.add_argument("--keyword", action="append", metavar="WORD", help="word of a user that means this service")
     parser.add_argument("--timeout", metavar="TIME", help="longest run of one of its tools, such as 30s")
     text = "further settings: a JSON object"
-    parser.add_argument("--settings", type=json_file, default={}, metavar="FILE", help=text)
+    parser.add_argument("--settings", type=read_json_file, default={}, metavar="FILE", help=text)
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -93,19 +93,20 @@ def serve(args: argparse.Namespace) -> int:
         from gateway.cli.operator.mcp_bridge import relay
     except ImportError:
         raise CommandError("this command needs the MCP SDK: pip install 'twolane[mcp]'") from None
-    key = given_key()
+    key = find_given_key()
     check_key(key)
-    asyncio.run(relay(_endpoint(args), key))
+    asyncio.run(relay(_build_endpoint_url(args), key))
     return 0
 
 
-def _endpoint(args: argparse.Namespace) -> str:
+def _build_endpoint_url(args: argparse.Namespace) -> str:
     """Return the URL of the endpoint to relay to. Raises CommandError."""
     if args.url is None:
-        settings = configuration(args, checked=False).settings
+        settings = load_configuration(args, checked=False).settings
         if settings.mcp.serve is None:
             raise CommandError("this configuration serves no MCP clients: add mcp.serve, or name a gateway with --url")
-        return f"http://{Address(reachable(settings.listen.host), settings.listen.port)}{settings.mcp.serve.path}"
+        address = Address(choose_reachable_host(settings.listen.host), settings.listen.port)
+        return f"http://{address}{settings.mcp.serve.path}"
     try:
         url = urlsplit(args.url)
         usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
@@ -117,7 +118,7 @@ def _endpoint(args: argparse.Namespace) -> str:
     return f"{url.scheme}://{url.netloc}{path}"
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Split a command line into its words as a shell does; no other shell syntax has a meaning here."""
     try:
         words = shlex.split(text)
@@ -128,7 +129,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _secret(text: str) -> tuple[str, str]:
+def _parse_secret(text: str) -> tuple[str, str]:
     """Parse `NAME=VALUE`, or the NAME of a variable: other users see what stands on a command line."""
     name, equals, value = text.partition("=")
     if not equals and name not in os.environ:
@@ -138,7 +139,7 @@ def _secret(text: str) -> tuple[str, str]:
 
 def list_services(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Return the lines of all services. Raises RemoteError."""
-    return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
+    return list_lines(remote.iterate_entries(*PATH), _format_summary, as_json=as_json)
 
 
 def add_with_options(remote: Remote, name: str, *, settings: Mapping[str, object], **options: Any) -> Iterator[str]:
@@ -160,18 +161,18 @@ def add_with_options(remote: Remote, name: str, *, settings: Mapping[str, object
 
 def add_service(remote: Remote, name: str, *, settings: Mapping[str, object]) -> Iterator[str]:
     """Add a service and yield it: it is starting. Raises RemoteError."""
-    yield from _summary(remote.begin(*PATH, body={**settings, "name": name}, wait=True))
+    yield from _format_summary(remote.begin(*PATH, body={**settings, "name": name}, wait=True))
 
 
 def control_service(remote: Remote, name: str, what: str) -> Iterator[str]:
     """Start, stop or restart a service and yield it. Raises RemoteError."""
-    yield from _summary(remote.post(*PATH, name, what))
+    yield from _format_summary(remote.post(*PATH, name, what))
 
 
-def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
+def iterate_tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
     """Yield the tools of a service, once it has started. Raises RemoteError, and CommandError if it does not run."""
     give_up_s = time.monotonic() + _START_S
-    while not (found := views(remote.get(*PATH, name, "tools").get("data"))):
+    while not (found := list_views(remote.get(*PATH, name, "tools").get("data"))):
         state = remote.get(*PATH, name)
         if state.get("state") != "starting" or time.monotonic() > give_up_s:
             _check_runs(name, state)
@@ -181,14 +182,14 @@ def tools(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
         yield from map(json.dumps, found)
         return
     for view in found:
-        yield from _tool(view)
+        yield from _format_tool(view)
     if not found:
         yield "none: the service runs, and lists no tools"
 
 
 def accept_tools(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[str]:
     """Accept tools as they are now, these or all that changed, and yield them. Raises CommandError."""
-    found = {str(view.get("name")): view for view in views(remote.get(*PATH, name, "tools").get("data"))}
+    found = {str(view.get("name")): view for view in list_views(remote.get(*PATH, name, "tools").get("data"))}
     for tool in wanted:
         if tool not in found:
             raise CommandError(f"the service {name!r} has no tool {tool!r} just now: see gateway mcp tools {name!r}")
@@ -198,7 +199,7 @@ def accept_tools(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterato
         return
     remote.post(*PATH, name, "accept", tools={tool: view.get("sha256") for tool, view in chosen.items()})
     for view in chosen.values():
-        yield from _tool({**view, "changed": False})
+        yield from _format_tool({**view, "changed": False})
 
 
 def remove_service(remote: Remote, name: str) -> Iterator[str]:
@@ -213,15 +214,15 @@ def _check_runs(name: str, view: View) -> None:
         return
     why = f": {escape_line(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""
     next_step = f"gateway mcp start {name!r}" if view.get("state") == "stopped" else "gateway mcp list shows its state"
-    raise CommandError(f"the service {name!r} does not run (state {word(view, 'state')}){why}; {next_step}")
+    raise CommandError(f"the service {name!r} does not run (state {format_word(view, 'state')}){why}; {next_step}")
 
 
-def _summary(view: View) -> Iterator[str]:
+def _format_summary(view: View) -> Iterator[str]:
     count = view.get("tools")
-    facts = [word(view, "source"), word(view, "transport"), f"{count} tool{'' if count == 1 else 's'}"]
+    facts = [format_word(view, "source"), format_word(view, "transport"), f"{count} tool{'' if count == 1 else 's'}"]
     if view.get("restarts"):
-        facts.append(f"restarted {word(view, 'restarts')} times by itself")
-    yield f"{format_shown_name(str(view.get('name')))}  {word(view, 'state')}  {', '.join(facts)}"
+        facts.append(f"restarted {format_word(view, 'restarts')} times by itself")
+    yield f"{format_shown_name(str(view.get('name')))}  {format_word(view, 'state')}  {', '.join(facts)}"
     if view.get("error"):
         yield f"  {escape_line(str(view['error']), _ERROR_CHARS)}"
     changed = view.get("changed")
@@ -230,9 +231,9 @@ def _summary(view: View) -> Iterator[str]:
         yield f"  not as they were accepted: {names}; gateway mcp tools, gateway mcp accept"
 
 
-def _tool(view: View) -> Iterator[str]:
+def _format_tool(view: View) -> Iterator[str]:
     mark = "  not as it was accepted: each call asks a person" if view.get("changed") else ""
-    yield f"{format_shown_name(str(view.get('name')))}  {word(view, 'sha256')}{mark}"
+    yield f"{format_shown_name(str(view.get('name')))}  {format_word(view, 'sha256')}{mark}"
     if view.get("description"):
         yield f"  {escape_line(str(view['description']), _LINE_CHARS)}"
     accepted = view.get("accepted")
@@ -242,7 +243,7 @@ def _tool(view: View) -> Iterator[str]:
 
 def _list_differences(accepted: View, present: View) -> Iterator[str]:
     """Yield the lines of a changed tool's differences: the accepted definition, and the server's present one."""
-    found = differences(dict(accepted), dict(present))
+    found = describe_differences(dict(accepted), dict(present))
     for one in found:
         yield f"  {escape_line(one.place, _LINE_CHARS)}"
         yield f"  - {escape_line(one.accepted, _VALUE_CHARS)}"

@@ -121,7 +121,7 @@ async def _relay_to_client(received: Receiving, to_client: MessageSender, header
     """Relay the gateway's messages."""
     async for found in received:
         if not isinstance(found, Exception):
-            headers.note(found.message)
+            headers.note_answer(found.message)
             await to_client.send(SessionMessage(found.message))
 
 
@@ -154,7 +154,7 @@ class Headers:
                 headers |= mcp_param_headers(self._of_tools[name], arguments if isinstance(arguments, dict) else {})
         return headers
 
-    def note(self, message: JSONRPCMessage) -> None:
+    def note_answer(self, message: JSONRPCMessage) -> None:
         """Read what headers of later requests depend on: the version of a session, and the schemas of tools."""
         if isinstance(message, JSONRPCError) and message.id is not None:
             self._open.pop(message.id, None)
@@ -196,11 +196,11 @@ class GatewaySession(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(_FAREWELL_S if request.method == "DELETE" else None):
                 response = await self._send_with_renewal(request)
         except httpx2.ConnectError as error:
-            return _failure(503, f"The gateway at {self._url} does not answer: {error}. Is it running?")
+            return _format_failure(503, f"The gateway at {self._url} does not answer: {error}. Is it running?")
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            return _failure(502, f"The gateway at {self._url} broke off: {error}.")
+            return _format_failure(502, f"The gateway at {self._url} broke off: {error}.")
         except TimeoutError:
-            return _failure(504, "The gateway gave no answer.")
+            return _format_failure(504, "The gateway gave no answer.")
         return await _read_refusal(response) if response.status_code >= 400 else response
 
     async def _send_with_renewal(self, request: httpx2.Request) -> httpx2.Response:
@@ -264,9 +264,9 @@ async def _read_refusal(response: httpx2.Response) -> httpx2.Response:
     status = response.status_code
     reason = get_error_message(content.get("error") if isinstance(content, dict) else None)
     step = " Its key is the one in GATEWAY_API_KEY." if status in (401, 403) else ""
-    return _failure(status, f"The gateway answered {status}: {reason}{step}")
+    return _format_failure(status, f"The gateway answered {status}: {reason}{step}")
 
 
-def _failure(status: int, message: str) -> httpx2.Response:
+def _format_failure(status: int, message: str) -> httpx2.Response:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": message}}
     return httpx2.Response(status, json=error)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import View, format_time, list_lines, word
-from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.formatting import View, format_time, format_word, list_lines
+from gateway.cli.operator.arguments import add_asking, add_json_option
 from gateway.cli.operator.remote import Remote
 
 PATH: Final = ("context", "memories")
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
         group, "list", list_memories, "list memories, newest first", example="gateway memories list --user anna"
     )
     _add_owner(p)
-    json_option(p)
+    add_json_option(p)
     p = add_asking(
         group, "delete", delete_memories, "delete memories", example="gateway memories delete --user anna --all"
     )
@@ -36,7 +36,7 @@ def _add_owner(parser: argparse.ArgumentParser) -> None:
 
 def list_memories(remote: Remote, *, user: str | None, key: str | None, as_json: bool) -> Iterator[str]:
     """Return the lines of the memories of a user, or of a key, the newest first. Raises RemoteError."""
-    return list_lines(remote.entries(*PATH, user=user, key=key), _lines, as_json=as_json)
+    return list_lines(remote.iterate_entries(*PATH, user=user, key=key), _format_memory, as_json=as_json)
 
 
 def delete_memories(
@@ -57,6 +57,6 @@ def delete_memories(
     yield from remote.delete_each(((*PATH, each) for each in ids), done="deleted")
 
 
-def _lines(view: View) -> Iterator[str]:
-    place = "" if view.get("conversation") is None else f", in {word(view, 'conversation')}"
-    yield f"{word(view, 'id')}  {format_time(view, 'created_at')}{place}  {word(view, 'text')}"
+def _format_memory(view: View) -> Iterator[str]:
+    place = "" if view.get("conversation") is None else f", in {format_word(view, 'conversation')}"
+    yield f"{format_word(view, 'id')}  {format_time(view, 'created_at')}{place}  {format_word(view, 'text')}"

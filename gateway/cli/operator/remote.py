@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.cli.commands import CommandError
-from gateway.cli.formatting import View, views, word
+from gateway.cli.formatting import View, format_word, list_views
 from gateway.config import Address
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import CLI_AGENT
-from gateway.server.sockets import reachable
+from gateway.server.sockets import choose_reachable_host
 
 _MOST_SHOWN = 500
 _TIMEOUT_S = 30.0
@@ -22,7 +22,7 @@ class RemoteError(CommandError):
     """The gateway does not answer, or refuses the request."""
 
 
-def given_key() -> str | None:
+def find_given_key() -> str | None:
     """Return the key of GATEWAY_API_KEY, if there is one."""
     return os.environ.get("GATEWAY_API_KEY", "").strip() or None
 
@@ -36,7 +36,7 @@ def check_key(key: str | None) -> None:
 def build_connection(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
     """Return a connection that is not open yet. Raises ValueError unless the URL is http(s)://HOST:PORT."""
     if isinstance(where, Address):
-        return http.client.HTTPConnection(reachable(where.host), where.port, timeout=timeout_s)
+        return http.client.HTTPConnection(choose_reachable_host(where.host), where.port, timeout=timeout_s)
     url = urlsplit(where if "//" in where else f"//{where}")
     if url.scheme not in ("", "http", "https") or not url.hostname or url.path not in ("", "/"):
         raise ValueError("expected http://HOST:PORT")
@@ -62,15 +62,15 @@ class Remote:
 
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
         """Return the answer of a page; parts of the query that are None are left out. Raises RemoteError."""
-        return self.request("GET", _target(path) + _query(query))
+        return self.send_request("GET", _build_target(path) + _query(query))
 
-    def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
+    def iterate_entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
         """Yield the entries of a list, page by page, up to `most`. Raises RemoteError."""
         after: str | None = None
         while True:
             limit = LIMIT_MOST if most is None else min(LIMIT_MOST, most)
             answer = self.get(*path, **query, after=after, limit=limit)
-            found = views(answer.get("data"))
+            found = list_views(answer.get("data"))
             yield from found
             most = None if most is None else most - len(found)
             after = following if isinstance(following := answer.get("next"), str) else None
@@ -79,18 +79,20 @@ class Remote:
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
         """Return the answer to a body, from which None values are left out. Raises RemoteError."""
-        return self.request("POST", _target(path), {name: value for name, value in body.items() if value is not None})
+        return self.send_request(
+            "POST", _build_target(path), {name: value for name, value in body.items() if value is not None}
+        )
 
     def begin(
         self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, object]:
         """Return the answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
         prefer = {} if wait else {"Prefer": "respond-async"}
-        return self.request("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
+        return self.send_request("POST", _build_target(path), body, headers=prefer, timeout_s=timeout_s)
 
     def delete(self, *path: str, **query: str | None) -> dict[str, object]:
         """Return the answer; parts of the query that are None are left out. Raises RemoteError."""
-        return self.request("DELETE", _target(path) + _query(query))
+        return self.send_request("DELETE", _build_target(path) + _query(query))
 
     def delete_each(self, paths: Iterable[Sequence[str]], *, done: str) -> Iterator[str]:
         """Delete what stands at each path, and yield its last part with the word `done`.
@@ -99,7 +101,7 @@ class Remote:
         """
         refused = []
         for path in paths:
-            shown_id = word({"id": path[-1]}, "id")
+            shown_id = format_word({"id": path[-1]}, "id")
             try:
                 self.delete(*path)
             except RemoteError as error:
@@ -109,7 +111,7 @@ class Remote:
         if refused:
             raise RemoteError("; ".join(refused))
 
-    def request(
+    def send_request(
         self,
         method: str,
         target: str,
@@ -150,12 +152,12 @@ class Remote:
             raise RemoteError(f"{place} answered {status} without a JSON object: check that it is a gateway")
         if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
             raise RemoteError(
-                f"{place} answered {status}: {get_error_message(answer.get('error'))}{_next_step(answer)}"
+                f"{place} answered {status}: {get_error_message(answer.get('error'))}{_advise_next_step(answer)}"
             )
         return answer
 
 
-def _target(path: tuple[str, ...]) -> str:
+def _build_target(path: tuple[str, ...]) -> str:
     """Return the path, quoted: any text given as an id stays one part of it."""
     return "".join("/" + quote(part, safe="", errors="surrogateescape") for part in path)
 
@@ -165,7 +167,7 @@ def _query(query: Mapping[str, str | int | None]) -> str:
     return f"?{urlencode(kept, errors='surrogateescape')}" if kept else ""
 
 
-def _next_step(answer: Mapping[str, object]) -> str:
+def _advise_next_step(answer: Mapping[str, object]) -> str:
     """Return advice about the key of this command: the gateway's message names headers, and a command has none."""
     error = answer.get("error")
     match error.get("code") if isinstance(error, dict) else None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import list_lines, run_lines, run_summary, word
-from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.formatting import format_word, list_lines, run_lines, run_summary
+from gateway.cli.operator.arguments import add_asking, add_json_option
 from gateway.cli.operator.remote import Remote
 from gateway.contracts.storage.journal import RunState
 
@@ -21,17 +21,17 @@ def add(commands: Commands) -> None:
     p.add_argument("--state", choices=get_args(RunState), help="only runs in this state")
     p.add_argument("--conversation", metavar="ID", help="only runs of this conversation")
     text = "the newest so many (default: 200)"
-    p.add_argument("--limit", dest="most", type=_count, default=200, metavar="N", help=text)
-    json_option(p)
+    p.add_argument("--limit", dest="most", type=_parse_count, default=200, metavar="N", help=text)
+    add_json_option(p)
     p = add_asking(
         group,
         "show",
-        one,
+        show_run,
         "show what a run did, call by call",
         example="gateway runs show run_ba53f7371e66ef81f1043a38",
     )
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
-    json_option(p)
+    add_json_option(p)
     text = "continue a run that stopped at a call with an unknown outcome (--as done, retry or failed)"
     p = add_asking(
         group,
@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
     p.add_argument("run_id", metavar="ID", help="id of a run: run_...")
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("expected a whole number from 1")
     return int(text)
@@ -74,7 +74,7 @@ def list_runs(
 ) -> Iterator[str]:
     """Yield the newest `most` runs, the newest first. Raises RemoteError."""
     found = 0
-    for view in remote.entries(*PATH, state=state, conversation=conversation, most=most):
+    for view in remote.iterate_entries(*PATH, state=state, conversation=conversation, most=most):
         found += 1
         yield json.dumps(view) if as_json else run_summary(view)
     if as_json:
@@ -85,7 +85,7 @@ def list_runs(
         yield f"... the newest {most}; --limit shows more"
 
 
-def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
+def show_run(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
     """Return the lines of all of one run. Raises RemoteError."""
     return list_lines([remote.get(*PATH, run_id)], run_lines, as_json=as_json)
 
@@ -98,10 +98,10 @@ def resume_run(
         raise WrongUsage("--step and --as go together: the number of a call, and its outcome")
     said = {"step": step, "result": result, "trusted": trusted or None, "as": outcome}
     view = remote.post(*PATH, run_id, "resume", **said)
-    yield f"{word(view, 'id')}  {word(view, 'state')}"
+    yield f"{format_word(view, 'id')}  {format_word(view, 'state')}"
 
 
 def cancel_run(remote: Remote, run_id: str) -> Iterator[str]:
     """Cancel a run and yield it. Raises RemoteError."""
     view = remote.post(*PATH, run_id, "cancel")
-    yield f"{word(view, 'id')}  {word(view, 'state')}"
+    yield f"{format_word(view, 'id')}  {format_word(view, 'state')}"

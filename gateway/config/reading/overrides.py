@@ -15,7 +15,7 @@ from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
 from gateway.config.values.scalars import parse_count
 from gateway.config.values.secret import MaskedText
-from gateway.config.values.value import between
+from gateway.config.values.value import limit_range
 
 _PREFIX = "GATEWAY__"
 _INDEX = re.compile(r"[0-9]{1,4}\Z")
@@ -66,7 +66,7 @@ def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
 def _apply_port(document: Document, value: object) -> None:
     """Replace only the port. A problem with the host is still reported at the host's own place."""
     try:
-        port = between(0, HIGHEST_PORT, parse_count)(value)
+        port = limit_range(0, HIGHEST_PORT, parse_count)(value)
     except ValueError as error:
         document.complain_about("--port", str(error))
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gateway.config.document import Document
 from gateway.config.feature_checks import collect_checks
-from gateway.config.file_access import loose_access
+from gateway.config.file_access import find_loose_access
 from gateway.config.problems import KeyPath, fits
 from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.schema.tools import find_built_in_settings
@@ -31,7 +31,7 @@ def read_companions(document: Document) -> None:
         _read_companion(document, path)
     of_features = (headers for feature in collect_checks() for headers in feature.secret_headers)
     for headers in (*HEADERS_WITH_FILES, *of_features):
-        for path in list(document.matches(*headers, "*")):
+        for path in list(document.iterate_matches(*headers, "*")):
             # No header ends like this, so the name is free for the file.
             if str(path[-1]).endswith(COMPANION_SUFFIX):
                 _read_companion(document, path)
@@ -41,8 +41,8 @@ def read_companions(document: Document) -> None:
 def list_companions(document: Document) -> Iterator[KeyPath]:
     """Yield the path of each `*_file` that is given."""
     for pattern in SECRETS_WITH_FILES:
-        yield from document.matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")
-    for path in document.matches("tools", "*", "*"):
+        yield from document.iterate_matches(*pattern[:-1], f"{pattern[-1]}{COMPANION_SUFFIX}")
+    for path in document.iterate_matches("tools", "*", "*"):
         if str(path[-1]).endswith(COMPANION_SUFFIX) and find_companion(path) is not None:
             yield path
 
@@ -73,7 +73,7 @@ def _read_companion(document: Document, path: KeyPath) -> None:
     try:
         file = parse_path(document.get(*path), document.folder)
         text = read_text(file, limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
-        if (loose := loose_access(file)) is not None:
+        if (loose := find_loose_access(file)) is not None:
             document.warn(path, loose)
         if not text.strip():
             raise ValueError("the file is empty")

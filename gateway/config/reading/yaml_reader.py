@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from gateway.config.file_access import refused_access
+from gateway.config.file_access import find_access_fault
 from gateway.config.problems import KeyPath
 from gateway.config.reading.interpolation import InterpolationError, expand
 from gateway.config.reading.yaml_scalars import resolve_plain
@@ -94,7 +94,7 @@ def read_text(path: Path, *, limit_bytes: int) -> str:
             if not stat.S_ISREG(mode):
                 kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
                 raise _UnfitFileError(f"cannot read {str(path)!r}: it is {kind}, not a regular file")
-            if (refused := refused_access(path, mode)) is not None:
+            if (refused := find_access_fault(path, mode)) is not None:
                 raise _UnfitFileError(refused)
             content = file.read(limit_bytes + 1)
     except _UnfitFileError:
@@ -120,7 +120,7 @@ def parse(text: str, *, environ: Mapping[str, str] | None) -> YamlSource:
         return source
     reader = _Reader(source, yaml.parse(_mask_references(text), Loader=_LOADER), environ=environ)
     try:
-        source.tree = reader.document()
+        source.tree = reader.read_document()
         source.complete = True
     except _UnusableError as error:
         source.faults.append(error.fault)
@@ -173,7 +173,7 @@ class _Reader:
         self._values = 0
         self._deepest = 0
 
-    def document(self) -> object:
+    def read_document(self) -> object:
         """Return the tree of the one document. Raises _UnusableError for a second one."""
         tree: object = None
         documents = 0

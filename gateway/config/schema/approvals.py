@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gateway.config.schema.section import PluginUse, Section
 from gateway.config.values.addresses import SecretText, SecretUrl
-from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Name, Text, limit_count
+from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Name, Text, build_count_type
 from gateway.config.values.units import Duration
 
 
@@ -60,7 +60,7 @@ class Notify(Section):
 
 
 class RequirementSettings(Section):
-    approvals: Annotated[int, limit_count(2, 9)] = Field(description="Keys that must approve such a call.")
+    approvals: Annotated[int, build_count_type(2, 9)] = Field(description="Keys that must approve such a call.")
     tools: tuple[Text, ...] = Field(default=(), description="Tools, as names and globs; empty: all.")
     risk: tuple[Literal["low", "medium", "high"], ...] = Field(
         default=(), description="Risk levels that the model itself gave; empty: any, or none."

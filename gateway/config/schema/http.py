@@ -7,8 +7,8 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import ListenAddress, PathPrefix
-from gateway.config.values.scalars import Flag, Label, ShownName, limit_count
-from gateway.config.values.units import Duration, DurationOrZero, limit_size
+from gateway.config.values.scalars import Flag, Label, ShownName, build_count_type
+from gateway.config.values.units import Duration, DurationOrZero, build_size_type
 from gateway.features.limits.section import AllowanceSettings
 from gateway.jsontext.value_count import VALUES_LIMIT
 
@@ -34,24 +34,26 @@ class Passthrough(Section):
 
 
 class LimitsSettings(Section):
-    head: Annotated[int, limit_size(1 << 10, 1 << 20)] = Field(
+    head: Annotated[int, build_size_type(1 << 10, 1 << 20)] = Field(
         default=32 << 10, description="Largest head of a request."
     )
-    headers: Annotated[int, limit_count(1, 10_000)] = Field(default=256, description="Most header fields of a request.")
-    context_body: Annotated[int, limit_size(1 << 10, 1 << 30)] = Field(
+    headers: Annotated[int, build_count_type(1, 10_000)] = Field(
+        default=256, description="Most header fields of a request."
+    )
+    context_body: Annotated[int, build_size_type(1 << 10, 1 << 30)] = Field(
         default=32 << 20, description="Largest body of a request in the context lane."
     )
-    context_values: Annotated[int, limit_count(100, 10_000_000)] = Field(
+    context_values: Annotated[int, build_count_type(100, 10_000_000)] = Field(
         default=VALUES_LIMIT,
         description=(
             "Most JSON values (texts, numbers, lists, objects) in a request of the context lane, with those of the "
             "responses or the conversation that it goes on from. Each thousand delays other requests by about 1 ms."
         ),
     )
-    connections: Annotated[int, limit_count(1, 1_000_000)] = Field(
+    connections: Annotated[int, build_count_type(1, 1_000_000)] = Field(
         default=10_000, description="Most client connections of a worker; further ones get 503 at once."
     )
-    concurrent: Annotated[int, limit_count(1, 1_000_000)] | None = Field(
+    concurrent: Annotated[int, build_count_type(1, 1_000_000)] | None = Field(
         default=None,
         description=(
             "Most requests that a worker handles at a time, with runs that go on without a client, such as "
@@ -65,7 +67,7 @@ class LimitsSettings(Section):
         default=60.0,
         description=("Longest pause of a client within its body; it must also send at least 100 bytes a second."),
     )
-    body_rate: Annotated[int, limit_size(100, 1 << 30)] = Field(
+    body_rate: Annotated[int, build_size_type(100, 1 << 30)] = Field(
         default=8 << 10,
         description=(
             "Least bytes a second, apart from pauses within `body_idle`, of a body that holds places which others "

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.schema.serve_oauth import ServeOAuth
-from gateway.config.values.scalars import Text, build_text_parser, limit_count
+from gateway.config.values.scalars import Text, build_count_type, build_text_parser
 from gateway.config.values.units import Duration
 from gateway.config.values.value import ValueType
 
@@ -33,7 +33,7 @@ ServePath = Annotated[str, ValueType(kind="path", parse=parse_serve_path)]
 class ServeSessions(Section):
     """Sessions of clients of the era of `initialize`. Clients of 2026-07-28 have none."""
 
-    most: Annotated[int, limit_count(1, 100_000)] = Field(
+    most: Annotated[int, build_count_type(1, 100_000)] = Field(
         default=1000,
         description="Most open sessions of a worker; further ones get 503. One key may have a quarter of them: then "
         "its oldest unused one ends. The same holds for subscriptions of clients of 2026-07-28, none of which end.",
@@ -58,7 +58,7 @@ class Serve(Section):
         description="How clients see workflows: as prompts, as tools `workflow__NAME` for keys with the scope "
         "`context`, as both, or not at all.",
     )
-    search_over: Annotated[int, limit_count(1, 10_000)] | None = Field(
+    search_over: Annotated[int, build_count_type(1, 10_000)] | None = Field(
         default=None,
         description="With more tools than this, clients see `find_tools` and `call_tool` in place of all of them; "
         "null: always all.",

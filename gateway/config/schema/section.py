@@ -23,7 +23,7 @@ class Section(BaseModel):
     of_other_keys: ClassVar["type[Section] | None"] = None
 
     @classmethod
-    def below(cls, key: str | int) -> "type[Section] | None":
+    def find_type_below(cls, key: str | int) -> "type[Section] | None":
         """Return the type below a key that is not a field of the section; None: it has none."""
         del key
         return cls.of_other_keys
@@ -102,7 +102,7 @@ def find_child_type(annotation: object, segment: str | int) -> object | None:
         for name, field in inner.model_fields.items():
             if segment == (field.alias or name):
                 return field.annotation
-        return inner.below(segment)
+        return inner.find_type_below(segment)
     if get_origin(inner) is Mapping:
         value: object = get_args(inner)[1]
         return value

@@ -16,7 +16,7 @@ from gateway.config.schema.section import Section
 from gateway.config.schema.tools import ToolsSettings
 from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
-from gateway.config.values.scalars import FilePath, Flag, Label, limit_count
+from gateway.config.values.scalars import FilePath, Flag, Label, build_count_type
 from gateway.config.values.secret import Secret
 from gateway.config.values.units import Duration
 from gateway.features.tracing.section import TracingSettings
@@ -70,7 +70,7 @@ class Settings(Section):
     listen: ListenAddress = Field(
         default=DEFAULT_LISTEN, description="Address to listen on; beyond loopback only with `keys`."
     )
-    workers: Annotated[int, limit_count(1, 256)] = Field(default=1, description="Worker processes.")
+    workers: Annotated[int, build_count_type(1, 256)] = Field(default=1, description="Worker processes.")
     admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
     upstreams: tuple[UpstreamSettings, ...] = Field(
         default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."

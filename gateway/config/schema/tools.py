@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from gateway.config.schema.section import PluginSettings, Section
 from gateway.config.values.scalars import Flag, Name
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 
 
 class Tool(Section):
@@ -33,9 +33,9 @@ def find_built_in_settings(name: object) -> type[Tool] | None:
 
     None: the tool does not exist, or its settings stand below `with`. Only the plugin of this name is imported.
     """
-    if not isinstance(name, str) or name not in plugin_names("tools"):
+    if not isinstance(name, str) or name not in list_built_in_plugins("tools"):
         return None
-    config = plugin_of_ours("tools", name).config
+    config = load_built_in_plugin("tools", name).config
     return config if issubclass(config, Tool) else None
 
 
@@ -82,7 +82,7 @@ class ToolsSettings(Section):
         }
 
     @classmethod
-    def below(cls, key: str | int) -> type[Section] | None:
+    def find_type_below(cls, key: str | int) -> type[Section] | None:
         return find_built_in_settings(key) or PluginTool
 
     @property

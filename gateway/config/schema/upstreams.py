@@ -7,8 +7,8 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, PathPrefix, parse_prefix
-from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, limit_count
-from gateway.config.values.units import Duration, Share, limit_size
+from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, build_count_type
+from gateway.config.values.units import Duration, Share, build_size_type
 from gateway.config.values.value import ValueType
 from gateway.contracts.quirks import QuirkName
 from gateway.features.limits.section import AllowanceSettings
@@ -55,8 +55,8 @@ class EndpointSettings(Section):
     name: Name | None = Field(
         default=None, description="Name in metrics and logs, used once in the upstream; null: host and port of `url`."
     )
-    weight: Annotated[int, limit_count(1, 1000)] = Field(default=1, description="Share of the requests.")
-    concurrent: Annotated[int, limit_count(1, 1_000_000)] | None = Field(
+    weight: Annotated[int, build_count_type(1, 1000)] = Field(default=1, description="Share of the requests.")
+    concurrent: Annotated[int, build_count_type(1, 1_000_000)] | None = Field(
         default=None, description="Most requests of a worker that it has at a time; null: no limit."
     )
     api_key: Credential | None = Field(default=None, description="Its own key; null: that of the upstream.")
@@ -68,7 +68,7 @@ class EndpointSettings(Section):
 
 
 class BreakerSettings(Section):
-    failures: Annotated[int, limit_count(0, 1000)] = Field(
+    failures: Annotated[int, build_count_type(0, 1000)] = Field(
         default=5,
         description=(
             "Failures in a row after which an endpoint gets no requests: no connection, a reset, a timeout, 502, 503, "
@@ -93,12 +93,14 @@ class Health(Section):
     )
     interval: Duration = Field(default=10.0, description="Time between two checks of an endpoint, in each worker.")
     timeout: Duration = Field(default=2.0, description="Longest wait for an answer.")
-    fall: Annotated[int, limit_count(1, 100)] = Field(default=3, description="Failed checks that take an endpoint out.")
-    rise: Annotated[int, limit_count(1, 100)] = Field(default=2, description="Good checks that bring it back.")
+    fall: Annotated[int, build_count_type(1, 100)] = Field(
+        default=3, description="Failed checks that take an endpoint out."
+    )
+    rise: Annotated[int, build_count_type(1, 100)] = Field(default=2, description="Good checks that bring it back.")
 
 
 class Retry(Section):
-    tries: Annotated[int, limit_count(1, 20)] = Field(
+    tries: Annotated[int, build_count_type(1, 20)] = Field(
         default=3, description="Most times that a request is sent; 1: once."
     )
     budget: Share = Field(
@@ -116,13 +118,13 @@ class Retry(Section):
             "compute; these, 408 and 500 go to another endpoint, never to the same one."
         ),
     )
-    body: Annotated[int, limit_size(0, 1 << 30)] = Field(
+    body: Annotated[int, build_size_type(0, 1 << 30)] = Field(
         default=1 << 20, description="Longest body that is kept to be sent again."
     )
 
 
 class Queue(Section):
-    size: Annotated[int, limit_count(1, 1_000_000)] = Field(
+    size: Annotated[int, build_count_type(1, 1_000_000)] = Field(
         default=100, description="Most requests of a worker that wait; further ones get 503 at once."
     )
     wait: Duration = Field(default=5.0, description="Longest wait; then the request gets 503.")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 from unicodedata import normalize
 
-from gateway.config.file_access import refused_access
+from gateway.config.file_access import find_access_fault
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import MaskedText, mask
-from gateway.config.values.value import PathLeaf, ValueType, between, describe_kind
+from gateway.config.values.value import PathLeaf, ValueType, describe_kind, limit_range
 from gateway.text.names import find_reserved_name, find_unfit_reason
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -55,9 +55,9 @@ def parse_count(value: object) -> int:
     return value
 
 
-def limit_count(low: int, high: int) -> ValueType:
+def build_count_type(low: int, high: int) -> ValueType:
     """Return the type of a whole number from `low` to `high`."""
-    parse = between(low, high, parse_count)
+    parse = limit_range(low, high, parse_count)
     return ValueType(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
 
 
@@ -126,7 +126,7 @@ def parse_existing_file(value: object, folder: Path) -> Path:
     path = parse_path(value, folder)
     try:
         is_file = path.is_file()
-        refused = refused_access(path, path.stat().st_mode) if is_file else None
+        refused = find_access_fault(path, path.stat().st_mode) if is_file else None
     except OSError as error:
         raise ValueError(f"cannot look at {str(path)!r}: {error.strerror}") from None
     if not is_file:

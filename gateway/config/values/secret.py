@@ -51,17 +51,17 @@ def mask(value: object) -> object:
     return [mask(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def redactable(value: object) -> Iterator[str]:
+def iterate_secret_texts(value: object) -> Iterator[str]:
     """Yield the texts of all secrets below `value` (a section, mapping or tuple) that a log sink should replace."""
     if isinstance(value, Secret):
         if len(value.reveal()) >= _SHORTEST_REDACTED:
             yield value.reveal()
     elif isinstance(value, BaseModel):
         for _, field in value:
-            yield from redactable(field)
+            yield from iterate_secret_texts(field)
     elif isinstance(value, Mapping):
         for field in value.values():
-            yield from redactable(field)
+            yield from iterate_secret_texts(field)
     elif isinstance(value, tuple):
         for field in value:
-            yield from redactable(field)
+            yield from iterate_secret_texts(field)

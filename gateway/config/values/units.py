@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from gateway.config.values.value import REFERENCE, ValueType, between, describe_kind
+from gateway.config.values.value import REFERENCE, ValueType, describe_kind, limit_range
 from gateway.contracts.units import EXPECTED, UNITS_S, parse_bounded_seconds
 
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -98,7 +98,7 @@ Share = Annotated[
 ]
 
 
-def limit_amount(high: int, *, kind: str, example: str) -> ValueType:
+def build_amount_type(high: int, *, kind: str, example: str) -> ValueType:
     """Return the type of an amount of money from 0 to `high`, which messages call `example`."""
 
     def parse(value: object) -> float:
@@ -116,11 +116,11 @@ def limit_amount(high: int, *, kind: str, example: str) -> ValueType:
     return ValueType(kind=kind, parse=parse, json_type="number")
 
 
-def limit_size(low_bytes: int, high_bytes: int) -> ValueType:
+def build_size_type(low_bytes: int, high_bytes: int) -> ValueType:
     """Return the type of a size from `low_bytes` to `high_bytes`."""
     return ValueType(
         kind=f"size between {format_size(low_bytes)} and {format_size(high_bytes)}",
-        parse=between(low_bytes, high_bytes, parse_size, format_size),
+        parse=limit_range(low_bytes, high_bytes, parse_size, format_size),
         write=format_size,
         json_type="integer",
         pattern=_SIZE_PATTERN,

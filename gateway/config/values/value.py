@@ -62,18 +62,18 @@ def _build_serializer(write: Callable[[Any], object] | None) -> core_schema.Plai
     return write and core_schema.plain_serializer_function_ser_schema(write, when_used="json")
 
 
-def between(
+def limit_range(
     low: int, high: int, parse: Callable[[object], int], write: Callable[[int], str] = str
 ) -> Callable[[object], int]:
     """Return `parse` for numbers from `low` to `high` only. `write` shows the limits."""
 
-    def within(value: object) -> int:
+    def parse_within(value: object) -> int:
         number = parse(value)
         if not low <= number <= high:
             raise ValueError(f"must be between {write(low)} and {write(high)}")
         return number
 
-    return within
+    return parse_within
 
 
 def describe_kind(value: object) -> str:

@@ -16,21 +16,23 @@ LISTS: Final = ("grants", "asks")
 class RememberedPage:
     """The page of lasting decisions."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         deciding = ("approve",)
         return (
-            Page("GET", "/remembered", self._lists, VIEWING),
+            Page("GET", "/remembered", self._show_lists, VIEWING),
             Page("POST", "/remembered/grants/{id}", self._revoke_grant, deciding),
             Page("POST", "/remembered/asks/{id}", self._revoke_ask, deciding),
         )
 
-    async def _lists(self, visit: Visit) -> web.Response:
+    async def _show_lists(self, visit: Visit) -> web.Response:
         """Show the beginning of both lists, or a later page of one."""
         only = visit.query.get("list")
         names = (only,) if only in LISTS else LISTS
         after = visit.query.get("after") if only in LISTS else None
         found = await asyncio.gather(*(_get_entries(visit, name, after) for name in names))
-        return await visit.page("remembered.html", title="Remembered", lists=dict(zip(names, found, strict=True)))
+        return await visit.render_page(
+            "remembered.html", title="Remembered", lists=dict(zip(names, found, strict=True))
+        )
 
     async def _revoke_grant(self, visit: Visit) -> web.Response:
         await visit.api.delete("context", "grants", visit.match["id"])

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.console.api_client import ApiError
 from gateway.console.request import ADMIN, Page, Visit, see_other
-from gateway.console.sorting import Key, sorted_rows
+from gateway.console.sorting import Key, sort_rows
 from gateway.contracts.storage.store import Json
 from gateway.contracts.times import resolve_time
 
@@ -34,36 +34,36 @@ class KeysPage:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
             Page("GET", "/keys", self._list, ADMIN),
-            Page("GET", "/keys/new", self._new, ADMIN),
+            Page("GET", "/keys/new", self._show_new_form, ADMIN),
             Page("POST", "/keys/new", self._create, ADMIN),
-            Page("GET", "/keys/{id}", self._one, ADMIN),
+            Page("GET", "/keys/{id}", self._show_key, ADMIN),
             Page("POST", "/keys/{id}/rotate", self._rotate, ADMIN),
             Page("POST", "/keys/{id}/revoke", self._revoke, ADMIN),
         )
 
     async def _list(self, visit: Visit) -> web.Response:
         listed = await visit.api.get(*KEYS, after=visit.query.get("after"), limit=SHOWN)
-        keys = sorted_rows(listed["data"], visit.query.get("sort"), COLUMNS)
-        return await visit.page("keys.html", title="Keys", keys=keys, following=listed["next"])
+        keys = sort_rows(listed["data"], visit.query.get("sort"), COLUMNS)
+        return await visit.render_page("keys.html", title="Keys", keys=keys, following=listed["next"])
 
-    async def _new(self, visit: Visit) -> web.Response:
-        return await _form(visit, {}, ("passthrough", "context"))
+    async def _show_new_form(self, visit: Visit) -> web.Response:
+        return await _build_form(visit, {}, ("passthrough", "context"))
 
     async def _create(self, visit: Visit) -> web.Response:
         scopes = visit.lists.get("scopes", ())
         try:
-            made = await visit.api.post(*KEYS, body=self._terms(visit.form, scopes))
+            made = await visit.api.post(*KEYS, body=self._read_terms(visit.form, scopes))
         except _FormError as error:
-            return await _form(visit, visit.form, scopes, status=422, field=error.field, problem=str(error))
+            return await _build_form(visit, visit.form, scopes, status=422, field=error.field, problem=str(error))
         except ApiError as error:
             field = str(error.param or "").partition(".")[0]
-            return await _form(visit, visit.form, scopes, status=error.status, field=field, problem=error.message)
+            return await _build_form(visit, visit.form, scopes, status=error.status, field=field, problem=error.message)
         return await _render_new_key(visit, made)
 
-    async def _one(self, visit: Visit) -> web.Response:
+    async def _show_key(self, visit: Visit) -> web.Response:
         return await _render_page(visit)
 
     async def _rotate(self, visit: Visit) -> web.Response:
@@ -79,11 +79,11 @@ class KeysPage:
         await visit.api.delete(*KEYS, visit.match["id"])
         return see_other("keys", done="key_revoked")
 
-    def _terms(self, form: Mapping[str, str], scopes: Sequence[str]) -> Json:
+    def _read_terms(self, form: Mapping[str, str], scopes: Sequence[str]) -> Json:
         """Return what the API takes, of a form. Raises _FormError."""
         terms: Json = {"name": form.get("name", "").strip(), "scopes": list(scopes)}
         for field in _LISTS:
-            if lines := _lines(form.get(field, "")):
+            if lines := _read_lines(form.get(field, "")):
                 terms[field] = lines
         if approvals := form.get("approvals", ""):
             terms["approvals"] = approvals
@@ -92,7 +92,7 @@ class KeysPage:
                 terms["expires"] = resolve_time(expires, now_s=self._now_s())
             except ValueError as error:
                 raise _FormError("expires", str(error)) from None
-        pairs = [line.partition("=") for line in _lines(form.get("metadata", ""))]
+        pairs = [line.partition("=") for line in _read_lines(form.get("metadata", ""))]
         if pairs:
             terms["metadata"] = {name.strip(): text.strip() for name, _, text in pairs}
         return terms
@@ -106,7 +106,7 @@ class _FormError(Exception):
         self.field = field
 
 
-async def _form(
+async def _build_form(
     visit: Visit,
     form: Mapping[str, str],
     chosen: Sequence[str],
@@ -116,7 +116,7 @@ async def _form(
     problem: str | None = None,
 ) -> web.Response:
     """Return the form. It offers the scopes that the reader's own key has: it can give no others."""
-    return await visit.page(
+    return await visit.render_page(
         "key_form.html",
         title="Make a key",
         status=status,
@@ -132,12 +132,12 @@ async def _form(
 
 async def _render_page(visit: Visit, *, status: int = 200, problem: str | None = None) -> web.Response:
     key = await visit.api.get(*KEYS, visit.match["id"])
-    return await visit.page("key.html", title="Key", status=status, key=key, problem=problem)
+    return await visit.render_page("key.html", title="Key", status=status, key=key, problem=problem)
 
 
 async def _render_new_key(visit: Visit, made: Json) -> web.Response:
-    return await visit.page("key_made.html", title="The new key", key=made)
+    return await visit.render_page("key_made.html", title="The new key", key=made)
 
 
-def _lines(text: str) -> list[str]:
+def _read_lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -14,10 +14,10 @@ from gateway.approvals.link_desk import LinkDesk, LinkState
 from gateway.approvals.links import FIELD, PAGE
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.rendering import TemplateRenderer
-from gateway.console.request import CONSOLE, html_answer, link, see_other
-from gateway.console.response_headers import new_nonce
-from gateway.console.static import static_url
-from gateway.contracts.errors import GatewayError, not_allowed
+from gateway.console.request import CONSOLE, build_html_answer, link, see_other
+from gateway.console.response_headers import generate_nonce
+from gateway.console.static import build_static_url
+from gateway.contracts.errors import GatewayError, build_not_allowed_error
 
 #: The texts of the page about a link that decides nothing any more.
 _STATES: Final[Mapping[LinkState, str]] = {
@@ -36,14 +36,14 @@ class LinkPage:
         self._rendering = rendering
         self._desk = desk
 
-    async def answer(
+    async def answer_request(
         self, request: web.Request, method: str, form: Mapping[str, Sequence[str]], *, language: Language
     ) -> web.Response:
         """Return the page, or carry out its form. Raises GatewayError (link_not_valid, method_not_allowed)."""
         if method == "GET":
             return await self._render_page(request.query.get(FIELD, ""), language)
         if method != "POST":
-            raise not_allowed("This page has only GET, and the POST of its form.", ("GET", "HEAD", "POST"))
+            raise build_not_allowed_error("This page has only GET, and the POST of its form.", ("GET", "HEAD", "POST"))
         sent = {name: values[0] for name, values in form.items()}
         text, decision = sent.get(FIELD, ""), sent.get("decision")
         if decision not in ("approve", "reject"):
@@ -60,11 +60,13 @@ class LinkPage:
     async def _render_page(
         self, text: str, language: Language, *, status: int = 200, problem: str | None = None
     ) -> web.Response:
-        call, nonce = await self._desk.get_linked_call(text), new_nonce()
-        frame: Mapping[str, Any] = {"nonce": nonce, "static": static_url, "console": CONSOLE, "link": link}
+        call, nonce = await self._desk.get_linked_call(text), generate_nonce()
+        frame: Mapping[str, Any] = {"nonce": nonce, "static": build_static_url, "console": CONSOLE, "link": link}
         page = {"call": call, "approval": call.view, "said": _STATES[call.state], "problem": problem, "bases": BASES}
         titled = {"title": "Approval", "field": FIELD, "token": text, **page}
-        answer = html_answer(self._rendering.render("link.html", language, {**frame, **titled}), nonce, status=status)
+        answer = build_html_answer(
+            self._rendering.render("link.html", language, {**frame, **titled}), nonce, status=status
+        )
         # The address is a credential: a Referer of this page has the origin alone, which our own form must send.
         answer.headers["Referrer-Policy"] = "strict-origin"
         answer.headers["X-Robots-Tag"] = "noindex"

@@ -15,10 +15,10 @@ MEMORIES = ("context", "memories")
 class Memories:
     """The pages of memories."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
             Page("GET", "/memories", self._list, SCOPES),
-            Page("GET", "/memories/delete", self._ask, SCOPES),
+            Page("GET", "/memories/delete", self._confirm_deletion, SCOPES),
             Page("POST", "/memories/delete", self._delete_all, SCOPES),
             Page("POST", "/memories/{id}/delete", self._delete, SCOPES),
         )
@@ -30,7 +30,7 @@ class Memories:
             listed = await visit.api.get(*MEMORIES, **owner, after=visit.query.get("after"))
         except ApiError as error:
             status, problem = error.status, error.message
-        return await visit.page(
+        return await visit.render_page(
             "memories.html",
             title="Memories",
             status=status,
@@ -41,11 +41,11 @@ class Memories:
             problem=problem,
         )
 
-    async def _ask(self, visit: Visit) -> web.Response:
+    async def _confirm_deletion(self, visit: Visit) -> web.Response:
         """Ask whether all memories of the owner are to go: a separate page, which needs no script."""
         owner = parse_owner(visit.query)
         listed = await visit.api.get(*MEMORIES, **owner, limit=1)
-        return await visit.page(
+        return await visit.render_page(
             "memories_delete.html",
             title="Delete all memories",
             named=_resolve_owner(visit, owner),

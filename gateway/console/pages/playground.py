@@ -43,29 +43,29 @@ class LaneAnswer:
 class Playground:
     """The page of the playground, and the answers that it loads."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         scopes = ("context",)
         return (
-            Page("GET", "/playground", self._form, scopes),
-            Page("POST", "/playground", self._whole, scopes),
-            Page("POST", "/playground/explanation", self._explanation, scopes),
-            Page("POST", "/playground/{lane}", self._lines, scopes),
+            Page("GET", "/playground", self._show_form, scopes),
+            Page("POST", "/playground", self._answer_whole, scopes),
+            Page("POST", "/playground/explanation", self._show_explanation, scopes),
+            Page("POST", "/playground/{lane}", self._stream_lines, scopes),
         )
 
-    async def _form(self, visit: Visit) -> web.Response:
-        return await self._page(visit)
+    async def _show_form(self, visit: Visit) -> web.Response:
+        return await self._build_page(visit)
 
-    async def _whole(self, visit: Visit) -> web.Response:
+    async def _answer_whole(self, visit: Visit) -> web.Response:
         """Answer a form that was sent without a script: both lanes, once they have answered."""
         asked = [self._collect_answer(visit, lane) for lane in LANES if _may(visit, lane)]
         answers, explained = await asyncio.gather(asyncio.gather(*asked), self._get_explanation(visit))
-        return await self._page(visit, answers=answers, explained=explained)
+        return await self._build_page(visit, answers=answers, explained=explained)
 
-    async def _page(
+    async def _build_page(
         self, visit: Visit, *, answers: Sequence[LaneAnswer] = (), explained: Json | None = None
     ) -> web.Response:
-        tools, models = await asyncio.gather(visit.api.get("context", "tools"), _models(visit))
-        return await visit.page(
+        tools, models = await asyncio.gather(visit.api.get("context", "tools"), _list_models(visit))
+        return await visit.render_page(
             "playground.html",
             title="Playground",
             answers={answer.lane: answer for answer in answers},
@@ -76,20 +76,20 @@ class Playground:
             tools=[tool["name"] for tool in tools["data"]],
         )
 
-    async def _explanation(self, visit: Visit) -> web.Response:
-        return visit.answer("explanation.html", explained=await self._get_explanation(visit))
+    async def _show_explanation(self, visit: Visit) -> web.Response:
+        return visit.render_answer("explanation.html", explained=await self._get_explanation(visit))
 
     async def _get_explanation(self, visit: Visit) -> Json:
         """Return what the gateway would make of the message, or the error that it answers."""
-        body = _body(visit)
+        body = _build_body(visit)
         try:
             if tool := visit.form.get("tool"):
-                body["calls"] = [{"tool": tool, "parameters": _parameters(visit)}]
+                body["calls"] = [{"tool": tool, "parameters": _read_parameters(visit)}]
             return await visit.api.post("context", "explain", body=body)
         except ApiError as error:
             return {"problem": error.message}
 
-    async def _lines(self, visit: Visit) -> web.StreamResponse:
+    async def _stream_lines(self, visit: Visit) -> web.StreamResponse:
         lane = visit.match["lane"]
         if lane not in LANES or not _may(visit, lane):
             raise ApiError(404, {"code": "unknown_route", "message": visit.t("There is no such page.")})
@@ -99,7 +99,7 @@ class Playground:
             response.enable_chunked_encoding()
         await response.prepare(visit.request)
         answered = LaneAnswer(lane)
-        async for piece in self._pieces(visit, answered):
+        async for piece in self._iterate_pieces(visit, answered):
             await response.write(orjson.dumps({"text": piece}) + b"\n")
         facts = visit.render("playground_facts.html", answer=answered)
         await response.write(orjson.dumps({"end": facts}) + b"\n")
@@ -108,15 +108,15 @@ class Playground:
 
     async def _collect_answer(self, visit: Visit, lane: str) -> LaneAnswer:
         answered = LaneAnswer(lane)
-        answered.text = "".join([piece async for piece in self._pieces(visit, answered)])
+        answered.text = "".join([piece async for piece in self._iterate_pieces(visit, answered)])
         return answered
 
-    async def _pieces(self, visit: Visit, answered: LaneAnswer) -> AsyncIterator[str]:
+    async def _iterate_pieces(self, visit: Visit, answered: LaneAnswer) -> AsyncIterator[str]:
         """Yield the text of a lane's answer as it comes, and fill in the facts of `answered`."""
         began_s, shown_chars = time.perf_counter(), 0
         key = visit.form.get("upstream_key", "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        body = {**_body(visit), "stream": True, "stream_options": {"include_usage": True}}
+        body = {**_build_body(visit), "stream": True, "stream_options": {"include_usage": True}}
         try:
             async with visit.api.stream_post(*LANES[answered.lane], body=body, headers=headers) as response:
                 if response.status != 200:
@@ -124,7 +124,7 @@ class Playground:
                     answered.problem = f"{error.status}: {error.message}"
                     return
                 answered.run_id = response.headers.get("x-context-run-id")
-                async for chunk in _chunks(response):
+                async for chunk in _iterate_chunks(response):
                     usage = chunk.get("usage")
                     if isinstance(usage, dict):
                         answered.tokens = usage.get("total_tokens")
@@ -144,14 +144,14 @@ def _may(visit: Visit, lane: str) -> bool:
     return visit.may("passthrough" if lane == "passthrough" else "context")
 
 
-def _body(visit: Visit) -> dict[str, Any]:
+def _build_body(visit: Visit) -> dict[str, Any]:
     """Return the body of the chat completion. A field that is empty is left out."""
     message = visit.form.get("message", "").replace("\r\n", "\n")
     model = visit.form.get("model", "").strip()
     return {**({"model": model} if model else {}), "messages": [{"role": "user", "content": message}]}
 
 
-def _parameters(visit: Visit) -> Json:
+def _read_parameters(visit: Visit) -> Json:
     """Return the parameters of the call to judge. Raises ApiError."""
     try:
         value = strict_json.loads(visit.form.get("parameters", "").strip() or "{}")
@@ -165,7 +165,7 @@ def _parameters(visit: Visit) -> Json:
     return value
 
 
-async def _models(visit: Visit) -> Sequence[str]:
+async def _list_models(visit: Visit) -> Sequence[str]:
     """Return the names of the models that the context lane lists; none where its upstream lists none."""
     try:
         listed = await visit.api.get("context", "v1", "models")
@@ -175,7 +175,7 @@ async def _models(visit: Visit) -> Sequence[str]:
     return [str(model["id"]) for model in entries if "id" in model] if isinstance(entries, list) else ()
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+async def _iterate_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
     """Yield the chunks of a streamed chat completion. Raises EventError, ValueError."""
     reader = EventReader()
     async for data in response.content.iter_any():

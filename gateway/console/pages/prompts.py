@@ -22,13 +22,13 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 class PromptsPage:
     """The pages of system prompts."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         reading, changing = ("context",), ("admin",)
         return (
             Page("GET", "/prompts", self._list, reading),
             Page("POST", "/prompts", self._create, changing),
-            Page("GET", "/prompts/{id}", self._one, reading),
-            Page("POST", "/prompts/{id}", self._save, changing),
+            Page("GET", "/prompts/{id}", self._show_prompt, reading),
+            Page("POST", "/prompts/{id}", self._save_prompt, changing),
             Page("GET", "/prompts/{id}/enhanced", self._show_enhanced, reading),
             Page("POST", "/prompts/{id}/delete", self._delete, changing),
         )
@@ -40,13 +40,13 @@ class PromptsPage:
         self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
     ) -> web.Response:
         listed = await visit.api.get(*PROMPTS, after=visit.query.get("after"), limit=SHOWN)
-        return await visit.page(
+        return await visit.render_page(
             "prompts.html",
             title="Prompts",
             status=status,
             prompts=listed["data"],
             following=listed["next"],
-            field=_field(""),
+            field=_build_field(""),
             form=form,
             problem=problem,
         )
@@ -60,14 +60,14 @@ class PromptsPage:
             if await _find_prompt(visit, prompt_id) is not None:
                 problem = visit.t("There is a prompt with this id already: open it in the list, or enter another id.")
                 return await self._render_list(visit, status=409, problem=problem, form=visit.form)
-            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_field("")], visit.form))
+            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_build_field("")], visit.form))
         except FormError as error:
-            return await self._render_list(visit, status=422, problem=error.problem(visit.t), form=visit.form)
+            return await self._render_list(visit, status=422, problem=error.format_problem(visit.t), form=visit.form)
         except ApiError as error:
             return await self._render_list(visit, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")
 
-    async def _one(self, visit: Visit) -> web.Response:
+    async def _show_prompt(self, visit: Visit) -> web.Response:
         return await self._render_page(visit, await visit.api.get(*PROMPTS, visit.match["id"]))
 
     async def _render_page(
@@ -79,18 +79,18 @@ class PromptsPage:
         problem: str | None = None,
         form: Mapping[str, str] = {},
     ) -> web.Response:
-        return await visit.page(
+        return await visit.render_page(
             "prompt.html",
             title="Prompt",
             status=status,
             prompt=prompt,
-            field=_field(prompt["text"]),
+            field=_build_field(prompt["text"]),
             editing="edit" in visit.query or problem is not None,
             form=form,
             problem=problem,
         )
 
-    async def _save(self, visit: Visit) -> web.Response:
+    async def _save_prompt(self, visit: Visit) -> web.Response:
         """Store a new text, unless another person stored one since the form was opened."""
         prompt_id = visit.match["id"]
         prompt = await visit.api.get(*PROMPTS, prompt_id)
@@ -98,16 +98,18 @@ class PromptsPage:
             problem = visit.t("Another person has changed this prompt since you opened it. Compare, then save again.")
             return await self._render_page(visit, prompt, status=409, problem=problem, form=visit.form)
         try:
-            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_field(prompt["text"])], visit.form))
+            await visit.api.put(*PROMPTS, prompt_id, body=parse_values([_build_field(prompt["text"])], visit.form))
         except FormError as error:
-            return await self._render_page(visit, prompt, status=422, problem=error.problem(visit.t), form=visit.form)
+            return await self._render_page(
+                visit, prompt, status=422, problem=error.format_problem(visit.t), form=visit.form
+            )
         except ApiError as error:
             return await self._render_page(visit, prompt, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")
 
     async def _show_enhanced(self, visit: Visit) -> web.Response:
         enhanced = await visit.api.get(*PROMPTS, visit.match["id"], "enhanced")
-        return await visit.page("prompt_enhanced.html", title="Enhanced prompt", enhanced=enhanced)
+        return await visit.render_page("prompt_enhanced.html", title="Enhanced prompt", enhanced=enhanced)
 
     async def _delete(self, visit: Visit) -> web.Response:
         await visit.api.delete(*PROMPTS, visit.match["id"])
@@ -124,7 +126,7 @@ async def _find_prompt(visit: Visit, prompt_id: str) -> Json | None:
         return None
 
 
-def _field(text: str) -> FormField:
+def _build_field(text: str) -> FormField:
     """Return the control that holds a prompt: one that shows each of its characters and returns it."""
     if all(map(_is_plain, text)):
         return FormField(name=TEXT, control="text", kind="string", text=text, required=True, present=True)

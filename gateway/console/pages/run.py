@@ -8,16 +8,16 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.console.api_client import ApiError
-from gateway.console.event_hub import Live, sse_frame
+from gateway.console.event_hub import Live, format_sse_frame
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.request import VIEWING, Page, Visit, see_other
-from gateway.console.timeline import build_timeline, excerpt, get_begin_s, hash_run, lasted_s
-from gateway.console.visible_text import exact_json
+from gateway.console.timeline import build_timeline, cut_excerpt, get_begin_s, hash_run, measure_duration_s
+from gateway.console.visible_text import render_exact_json
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import ENDED
 from gateway.contracts.storage.store import Json
 
-CHANGED, OVER = sse_frame("changed", ""), sse_frame("over", "")
+CHANGED, OVER = format_sse_frame("changed", ""), format_sse_frame("over", "")
 #: What follows a change within so long goes with it.
 PAUSE_S: Final = 0.2
 #: What the API's stream of events sends in a silence (`gateway.api.events.pages`).
@@ -39,16 +39,16 @@ class RunDetailPage:
         self._live = live
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         one = "/runs/{id}"
         return (
             Page("GET", one, self._run, VIEWING),
-            Page("GET", one + "/timeline", self._timeline, VIEWING),
-            Page("GET", one + "/live", self._news, VIEWING),
-            Page("GET", one + "/raw", self._raw, VIEWING),
+            Page("GET", one + "/timeline", self._show_timeline, VIEWING),
+            Page("GET", one + "/live", self._stream_news, VIEWING),
+            Page("GET", one + "/raw", self._show_raw, VIEWING),
             Page("POST", one + "/cancel", self._cancel, VIEWING),
             Page("POST", one + "/resume", self._resume, VIEWING),
-            Page("POST", one + "/settle", self._settle, ("approve",)),
+            Page("POST", one + "/settle", self._resolve_run, ("approve",)),
         )
 
     async def _run(self, visit: Visit) -> web.Response:
@@ -58,11 +58,11 @@ class RunDetailPage:
         self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
     ) -> web.Response:
         run = await _get_run(visit)
-        return await visit.page(
-            "run.html", title="Run", status=status, problem=problem, **self._values(visit, run, form=form)
+        return await visit.render_page(
+            "run.html", title="Run", status=status, problem=problem, **self._load_values(visit, run, form=form)
         )
 
-    def _values(self, visit: Visit, run: Json, *, form: Mapping[str, str] = {}) -> Mapping[str, Any]:
+    def _load_values(self, visit: Visit, run: Json, *, form: Mapping[str, str] = {}) -> Mapping[str, Any]:
         first = visit.query.get("from", "")
         now_s, begin_s = self._now_s(), get_begin_s(run)
         whole = run["answer"] or {}
@@ -73,10 +73,10 @@ class RunDetailPage:
                 run, first=int(first) if re.fullmatch("[0-9]{1,9}", first) else None, now_s=now_s
             ),
             "begin_s": begin_s,
-            "lasted_s": lasted_s(run, begin_s, now_s=now_s),
+            "lasted_s": measure_duration_s(run, begin_s, now_s=now_s),
             "ended": run["state"] in ENDED,
             "seen": hash_run(run),
-            "answer": excerpt(answer) if answer else None,
+            "answer": cut_excerpt(answer) if answer else None,
             "usage": whole.get("usage"),
             "bases": BASES,
             "decisions": DECISIONS,
@@ -84,30 +84,30 @@ class RunDetailPage:
             "from_step": first or None,
         }
 
-    async def _timeline(self, visit: Visit) -> web.Response:
+    async def _show_timeline(self, visit: Visit) -> web.Response:
         """Return the part of the page that changes; nothing (204) if it is as the reader has it."""
         run = await _get_run(visit)
         if visit.query.get("seen") == hash_run(run):
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
-        return visit.answer("run_timeline.html", afresh=True, **self._values(visit, run))
+        return visit.render_answer("run_timeline.html", afresh=True, **self._load_values(visit, run))
 
-    async def _news(self, visit: Visit) -> web.StreamResponse:
+    async def _stream_news(self, visit: Visit) -> web.StreamResponse:
         await _get_run(visit)  # refused before the stream begins, if the run does not exist
-        return await self._live.relay_frames(visit, _changes(visit))
+        return await self._live.relay_frames(visit, _iterate_changes(visit))
 
-    async def _raw(self, visit: Visit) -> web.Response:
+    async def _show_raw(self, visit: Visit) -> web.Response:
         run = await _get_run(visit)
-        return await visit.page(
-            "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(exact_json, run)
+        return await visit.render_page(
+            "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(render_exact_json, run)
         )
 
     async def _cancel(self, visit: Visit) -> web.Response:
-        return await self._done(visit, "cancel", {}, "cancelled")
+        return await self._act_on_run(visit, "cancel", {}, "cancelled")
 
     async def _resume(self, visit: Visit) -> web.Response:
-        return await self._done(visit, "resume", {}, "resumed")
+        return await self._act_on_run(visit, "resume", {}, "resumed")
 
-    async def _settle(self, visit: Visit) -> web.Response:
+    async def _resolve_run(self, visit: Visit) -> web.Response:
         form = visit.form
         step, outcome = form.get("step", ""), form.get("as")
         if not re.fullmatch("[0-9]{1,9}", step) or outcome not in OUTCOMES:
@@ -115,9 +115,9 @@ class RunDetailPage:
         body: dict[str, Any] = {"step": int(step), "as": outcome}
         if outcome != "retry" and (result := form.get("result", "").strip()):
             body |= {"result": result.replace("\r\n", "\n"), "trusted": "trusted" in form}
-        return await self._done(visit, "resume", body, "settled")
+        return await self._act_on_run(visit, "resume", body, "settled")
 
-    async def _done(self, visit: Visit, action: str, body: Mapping[str, Any], done: str) -> web.Response:
+    async def _act_on_run(self, visit: Visit, action: str, body: Mapping[str, Any], done: str) -> web.Response:
         """Do something about the run, and show it again."""
         run_id = visit.match["id"]
         try:
@@ -133,7 +133,7 @@ async def _get_run(visit: Visit) -> Json:
     return await visit.api.get("context", "runs", visit.match["id"])
 
 
-async def _changes(visit: Visit) -> AsyncIterator[bytes]:
+async def _iterate_changes(visit: Visit) -> AsyncIterator[bytes]:
     """Yield a frame after each change of a run, and a last one when it has ended."""
     async with visit.api.stream_get("context", "runs", visit.match["id"], "events") as stream:
         while content := await stream.readany():

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from gateway.console.api_client import ApiError
 from gateway.console.request import VIEWING, Page, Visit
-from gateway.console.sorting import Key, sorted_rows
-from gateway.console.timeline import lasted_s
+from gateway.console.sorting import Key, sort_rows
+from gateway.console.timeline import measure_duration_s
 from gateway.contracts.storage.store import Json
 
 SHOWN: Final = 50
@@ -49,8 +49,8 @@ class RunList:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/runs", self._list, VIEWING), Page("GET", "/runs/csv", _table, VIEWING))
+    def list_pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "/runs", self._list, VIEWING), Page("GET", "/runs/csv", _build_table, VIEWING))
 
     async def _list(self, visit: Visit) -> web.Response:
         query = visit.query
@@ -65,12 +65,12 @@ class RunList:
                 raise
             status, problem = error.status, error.message
         now_s = self._now_s()
-        runs = [{**run, "lasted_s": lasted_s(run, run["created_at"], now_s=now_s)} for run in listed["data"]]
-        return await visit.page(
+        runs = [{**run, "lasted_s": measure_duration_s(run, run["created_at"], now_s=now_s)} for run in listed["data"]]
+        return await visit.render_page(
             "runs.html",
             title="Runs",
             status=status,
-            runs=sorted_rows(runs, query.get("sort"), COLUMNS),
+            runs=sort_rows(runs, query.get("sort"), COLUMNS),
             following=listed["next"],
             states=STATES,
             kinds=KINDS,
@@ -79,9 +79,9 @@ class RunList:
         )
 
 
-async def _table(visit: Visit) -> web.StreamResponse:
+async def _build_table(visit: Visit) -> web.StreamResponse:
     """Return the table of all runs that fit, as the page is narrowed."""
-    return await visit.table("context", "runs", file="runs.csv", **_parse_filters(visit))
+    return await visit.stream_table("context", "runs", file="runs.csv", **_parse_filters(visit))
 
 
 def _parse_filters(visit: Visit) -> dict[str, str | int | None]:

@@ -44,53 +44,53 @@ class ParameterRow:
 def build_rows(schema: Json | None) -> Sequence[ParameterRow]:
     """Return the parameters of an object's schema, each followed by the fields within it, at most `ROWS`."""
     found: list[ParameterRow] = []
-    for row in _rows(schema or {}, "", DEPTH):
+    for row in _build_rows(schema or {}, "", DEPTH):
         if len(found) == ROWS:
             break
         found.append(row)
     return found
 
 
-def _rows(schema: Mapping[str, object], prefix: str, depth: int) -> Iterator[ParameterRow]:
+def _build_rows(schema: Mapping[str, object], prefix: str, depth: int) -> Iterator[ParameterRow]:
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or depth == 0:
         return
     needed = required if isinstance(required, list) else []
     for name, given in properties.items():
         facts: Mapping[str, object] = given if isinstance(given, dict) else {}
-        yield _row(prefix + name, facts, required=name in needed)
-        yield from _rows(facts, f"{prefix}{name}.", depth - 1)
+        yield _build_row(prefix + name, facts, required=name in needed)
+        yield from _build_rows(facts, f"{prefix}{name}.", depth - 1)
         if isinstance(items := facts.get("items"), dict):
-            yield from _rows(items, f"{prefix}{name}[].", depth - 1)
+            yield from _build_rows(items, f"{prefix}{name}[].", depth - 1)
 
 
-def _row(name: str, facts: Mapping[str, object], *, required: bool) -> ParameterRow:
+def _build_row(name: str, facts: Mapping[str, object], *, required: bool) -> ParameterRow:
     options = facts.get("enum")
     description = facts.get("description") or facts.get("title") or ""
     return ParameterRow(
         name=name,
-        kind=_kind(facts),
+        kind=_describe_kind(facts),
         required=required,
         description=description if isinstance(description, str) else "",
-        choices=[_json(option) for option in options] if isinstance(options, list) else (),
-        limits=[sign.format(_json(facts[word])) for word, sign in _LIMITS if word in facts],
+        choices=[_format_json(option) for option in options] if isinstance(options, list) else (),
+        limits=[sign.format(_format_json(facts[word])) for word, sign in _LIMITS if word in facts],
     )
 
 
-def _kind(facts: Mapping[str, object]) -> str:
+def _describe_kind(facts: Mapping[str, object]) -> str:
     """Return the type in the words of JSON Schema: `string`, `array of integer`, `string or null`."""
     kind = facts.get("type")
     if isinstance(kind, list):
         return " or ".join(str(one) for one in kind)
     for word in ("anyOf", "oneOf"):
         if isinstance(among := facts.get(word), list):
-            return " or ".join(dict.fromkeys(_kind(one) for one in among if isinstance(one, dict)))
+            return " or ".join(dict.fromkeys(_describe_kind(one) for one in among if isinstance(one, dict)))
     if kind == "array" and isinstance(items := facts.get("items"), dict):
-        return f"array of {_kind(items)}"
+        return f"array of {_describe_kind(items)}"
     if isinstance(kind, str):
         return kind
     return "any" if "$ref" not in facts else str(facts["$ref"]).rpartition("/")[2]
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return orjson.dumps(value).decode()

@@ -20,15 +20,15 @@ class ServiceForm:
     The form for a new one is not below `/services`: any name is allowed for a service, `new` too.
     """
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
-            Page("GET", "/tools/new-service", self._new, ADMIN),
+            Page("GET", "/tools/new-service", self._show_new_form, ADMIN),
             Page("POST", "/tools/new-service", self._register, ADMIN),
-            Page("GET", "/services/{name}/change", self._change, ADMIN),
-            Page("POST", "/services/{name}/change", self._put, ADMIN),
+            Page("GET", "/services/{name}/change", self._show_change_form, ADMIN),
+            Page("POST", "/services/{name}/change", self._store_service, ADMIN),
         )
 
-    async def _new(self, visit: Visit) -> web.Response:
+    async def _show_new_form(self, visit: Visit) -> web.Response:
         return await _render_form(visit, {})
 
     async def _register(self, visit: Visit) -> web.Response:
@@ -39,11 +39,11 @@ class ServiceForm:
             return await _render_form(visit, visit.form, error=error)
         return see_other("services", answer["name"], done="started")
 
-    async def _change(self, visit: Visit) -> web.Response:
+    async def _show_change_form(self, visit: Visit) -> web.Response:
         service = await visit.api.get("mcp", "services", visit.match["name"])
         return await _render_form(visit, build_form(service["settings"] or {}), name=service["name"])
 
-    async def _put(self, visit: Visit) -> web.Response:
+    async def _store_service(self, visit: Visit) -> web.Response:
         name = visit.match["name"]
         try:
             await visit.api.put("mcp", "services", name, body=parse_settings(visit.form))
@@ -67,9 +67,9 @@ async def _render_form(
             problem = f"{error.param}: {problem}"
     elif error is not None:
         field = error.name
-        status, problem = 422, f"{visit.t(LABELS[field])}: {error.problem(visit.t)}"
+        status, problem = 422, f"{visit.t(LABELS[field])}: {error.format_problem(visit.t)}"
     texts = {field: text.replace("\r\n", "\n") for field, text in form.items()}
     title = "Add a service" if name is None else "Change the service"
-    return await visit.page(
+    return await visit.render_page(
         "service_form.html", title=title, status=status, problem=problem, field=field, form=texts, name=name
     )

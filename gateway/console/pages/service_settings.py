@@ -35,12 +35,12 @@ def build_form(settings: Json) -> Mapping[str, str]:
     form: dict[str, str] = {}
     further: Json = {}
     for name, value in settings.items():
-        text = _text(name, value) if name in FIELDS else None
+        text = _format_text(name, value) if name in FIELDS else None
         if text is None:
             further[name] = value
         else:
             form[name] = text
-    form[FURTHER] = _json(further) if further else ""
+    form[FURTHER] = _format_json(further) if further else ""
     return form
 
 
@@ -48,15 +48,15 @@ def parse_settings(form: Mapping[str, str]) -> Json:
     """Return the settings that a form brings; fields left empty are none of them. Raises FieldError."""
     settings: Json = {name: text for name in LINES if (text := form.get(name, "").strip())}
     for name in LISTS:
-        if lines := _lines(form.get(name, "")):
+        if lines := _split_lines(form.get(name, "")):
             settings[name] = lines
     for name in OBJECTS:
-        if (found := _object(name, form)) is not None:
+        if (found := _read_object(name, form)) is not None:
             settings[name] = found
     for name in FLAGS:
         if form.get(name):
             settings[name] = True
-    for name, value in (_object(FURTHER, form) or {}).items():
+    for name, value in (_read_object(FURTHER, form) or {}).items():
         if name in settings:
             raise FormError(FURTHER, "{0} has a field of its own that is filled in: remove one of both", name)
         settings[name] = value
@@ -69,7 +69,7 @@ def get_field_name(param: object) -> str:
     return name if name in FIELDS or name == "name" else FURTHER if name else ""
 
 
-def _text(name: str, value: object) -> str | None:
+def _format_text(name: str, value: object) -> str | None:
     """Return the text of a field that brings exactly this value, None if no text does."""
     text: str | None = None
     if name in LINES and isinstance(value, str) and "\n" not in value:
@@ -77,7 +77,7 @@ def _text(name: str, value: object) -> str | None:
     elif name in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
         text = "\n".join(value)
     elif name in OBJECTS and isinstance(value, dict):
-        text = _json(value) if value else ""
+        text = _format_json(value) if value else ""
     elif name in FLAGS and isinstance(value, bool):
         return "1" if value else ""
     if text is None or any(not (sign.isprintable() or sign == "\n") for sign in text):
@@ -85,16 +85,16 @@ def _text(name: str, value: object) -> str | None:
     return text if parse_settings({name: text}).get(name, _EMPTY.get(name)) == value else None
 
 
-def _lines(text: str) -> Sequence[str]:
+def _split_lines(text: str) -> Sequence[str]:
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
 
 
-def _object(name: str, form: Mapping[str, str]) -> Json | None:
+def _read_object(name: str, form: Mapping[str, str]) -> Json | None:
     text = form.get(name, "").strip()
     if not text:
         return None
     return parse_object(name, text)
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from gateway.console.api_client import ApiError
 from gateway.console.pages.schema_table import ParameterRow, build_rows
 from gateway.console.request import ADMIN, Handler, Page, Visit, see_other
-from gateway.console.visible_text import DifferenceLine, exact_difference
+from gateway.console.visible_text import DifferenceLine, render_exact_difference
 from gateway.contracts.storage.store import Json
 
 #: The word for what was done, of `gateway.console.request.DONE`, by the last segment of the API's path.
@@ -59,21 +59,21 @@ class ServiceToolItem:
 class Services:
     """The pages of one service."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         one = "/services/{name}"
-        operations = (Page("POST", f"{one}/{name}", self._operation(name), ADMIN) for name in OPERATIONS)
+        operations = (Page("POST", f"{one}/{name}", self._build_operation(name), ADMIN) for name in OPERATIONS)
         return (
-            Page("GET", one, self._service, ADMIN),
+            Page("GET", one, self._show_service, ADMIN),
             Page("POST", f"{one}/accept", self._accept, ADMIN),
             Page("GET", f"{one}/delete", self._confirm, ADMIN),
             Page("POST", f"{one}/delete", self._delete, ADMIN),
             *operations,
         )
 
-    async def _service(self, visit: Visit) -> web.Response:
+    async def _show_service(self, visit: Visit) -> web.Response:
         return await _render_page(visit)
 
-    def _operation(self, name: str) -> Handler:
+    def _build_operation(self, name: str) -> Handler:
         async def operate(visit: Visit) -> web.Response:
             service = visit.match["name"]
             try:
@@ -97,7 +97,7 @@ class Services:
 
     async def _confirm(self, visit: Visit) -> web.Response:
         service = await visit.api.get("mcp", "services", visit.match["name"])
-        return await visit.page("service_delete.html", title="Delete the service", service=service)
+        return await visit.render_page("service_delete.html", title="Delete the service", service=service)
 
     async def _delete(self, visit: Visit) -> web.Response:
         try:
@@ -114,7 +114,7 @@ async def _render_page(visit: Visit, error: ApiError | None = None) -> web.Respo
     tools = sorted(listed["data"], key=lambda tool: str(tool["name"]))
     changed = [tool for tool in tools if tool["changed"]]
     behind = [tool for tool in tools if not tool["changed"] and tool["name"] > visit.query.get("after", "")]
-    return await visit.page(
+    return await visit.render_page(
         "service.html",
         title="Service",
         status=200 if error is None else error.status,
@@ -136,7 +136,10 @@ def compare_definitions(tool: Json) -> Sequence[PartComparison] | None:
     accepted = tool["accepted"]
     if not isinstance(accepted, dict):
         return None
-    found = ((title, exact_difference(_text(accepted, name), _text(tool, name))) for name, title in PARTS.items())
+    found = (
+        (title, render_exact_difference(_format_text(accepted, name), _format_text(tool, name)))
+        for name, title in PARTS.items()
+    )
     return [PartComparison(title, pair_lines(lines)) for title, lines in found if lines]
 
 
@@ -164,7 +167,7 @@ def pair_lines(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, S
     return rows
 
 
-def _text(definition: Mapping[str, object], name: str) -> str:
+def _format_text(definition: Mapping[str, object], name: str) -> str:
     """Return one part of a definition as lines: a text as it is, everything else as JSON in one order."""
     value = definition.get(name)
     if isinstance(value, str):

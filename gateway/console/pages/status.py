@@ -8,13 +8,13 @@ from aiohttp import web
 
 from gateway.console.api_client import ApiError
 from gateway.console.charts_status import Chart, Sample, build_chart, get_samples
-from gateway.console.rendering import shown_amount, shown_seconds
+from gateway.console.rendering import format_amount, format_seconds
 from gateway.console.request import ADMIN, Page, Visit
 from gateway.console.translation import Translate
 from gateway.contracts.storage.store import Json
 
 
-def _milliseconds(value: float) -> str:
+def _format_milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value < 10 else f"{value:.0f} ms"
 
 
@@ -28,11 +28,11 @@ class Figure:
 
 #: The figures of a history: their names in the API, their titles, and how a value is written.
 FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
-    ("requests", "Requests per minute", shown_amount),
-    ("errors", "Errors per minute", shown_amount),
-    ("overhead_ms", "Overhead of the gateway", _milliseconds),
-    ("pending", "Calls that wait for a person", shown_amount),
-    ("approval_wait_s", "Wait for a decision", shown_seconds),
+    ("requests", "Requests per minute", format_amount),
+    ("errors", "Errors per minute", format_amount),
+    ("overhead_ms", "Overhead of the gateway", _format_milliseconds),
+    ("pending", "Calls that wait for a person", format_amount),
+    ("approval_wait_s", "Wait for a decision", format_seconds),
 )
 #: The figures that count events in the time of a point.
 COUNTS: Final = ("requests", "errors")
@@ -41,20 +41,20 @@ COUNTS: Final = ("requests", "errors")
 class StatusPage:
     """The pages of operators."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
-            Page("GET", "/status", self._status, ADMIN),
+            Page("GET", "/status", self._show_status, ADMIN),
             Page("GET", "/status/audit", self._audit, ADMIN),
             Page("GET", "/status/audit/csv", self._log, ADMIN),
         )
 
-    async def _status(self, visit: Visit) -> web.Response:
+    async def _show_status(self, visit: Visit) -> web.Response:
         status = await visit.api.get("context", "status")
         history = status["history"]
         points = history["points"]
         figures = build_figures(points, step_s=history["step_s"], t=visit.t)
         span = (points[0]["at"], points[-1]["at"]) if len(points) > 1 else None
-        return await visit.page("status.html", title="Status", facts=status, figures=figures, span=span)
+        return await visit.render_page("status.html", title="Status", facts=status, figures=figures, span=span)
 
     async def _audit(self, visit: Visit) -> web.Response:
         """Verify a part of the audit log. An open page sends for the next part by itself."""
@@ -65,12 +65,14 @@ class StatusPage:
         except ApiError as error:
             problem, status = error.message, error.status
         if "HX-Request" in visit.request.headers:  # htmx leaves a page as it is when the answer is an error
-            return visit.answer("audit.html", found=found, problem=problem)
-        return await visit.page("audit_page.html", title="Audit log", status=status, found=found, problem=problem)
+            return visit.render_answer("audit.html", found=found, problem=problem)
+        return await visit.render_page(
+            "audit_page.html", title="Audit log", status=status, found=found, problem=problem
+        )
 
     async def _log(self, visit: Visit) -> web.StreamResponse:
         """Return the table of the whole audit log."""
-        return await visit.table("context", "audit", file="audit.csv")
+        return await visit.stream_table("context", "audit", file="audit.csv")
 
 
 def build_figures(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Figure]:
@@ -78,7 +80,7 @@ def build_figures(points: Sequence[Json], *, step_s: float, t: Translate) -> Seq
     # The last point is younger than a step: its counts would look like a fall.
     whole = [point for point in points if point["span_s"] >= step_s] or points
 
-    def chart(name: str, title: str, text_of: Callable[[float], str]) -> Chart | None:
+    def draw_chart(name: str, title: str, text_of: Callable[[float], str]) -> Chart | None:
         samples = get_samples(points, name)
         if name in COUNTS:
             per_minute = [60 / max(point["span_s"], step_s) for point in whole]
@@ -86,4 +88,4 @@ def build_figures(points: Sequence[Json], *, step_s: float, t: Translate) -> Seq
             samples = [Sample(one.at_s, None if one.value is None else one.value * share) for one, share in counted]
         return build_chart(title, samples, step_s=step_s, text_of=text_of, t=t)
 
-    return [Figure(t(title), chart(name, t(title), text_of)) for name, title, text_of in FIGURES]
+    return [Figure(t(title), draw_chart(name, t(title), text_of)) for name, title, text_of in FIGURES]

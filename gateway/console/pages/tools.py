@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.console.pages.schema_table import ParameterRow, build_rows
 from gateway.console.request import ADMIN, VIEWING, Page, Visit
-from gateway.console.sorting import Key, sorted_rows
+from gateway.console.sorting import Key, sort_rows
 from gateway.contracts.storage.store import Json
 
 #: So many tools stand on one page.
@@ -45,19 +45,19 @@ class ToolGroup:
 class ToolsPage:
     """The pages of tools and the list of services."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
-            Page("GET", "/tools", self._tools, VIEWING),
-            Page("GET", "/services", self._services, ADMIN),
+            Page("GET", "/tools", self._show_tools, VIEWING),
+            Page("GET", "/services", self._show_services, ADMIN),
         )
 
-    async def _tools(self, visit: Visit) -> web.Response:
+    async def _show_tools(self, visit: Visit) -> web.Response:
         after = visit.query.get("after")
         listed, services = await asyncio.gather(
             visit.api.get("context", "tools", limit=SHOWN, after=after),
-            _get_services(visit) if after is None and visit.may("admin") else _none(),
+            _get_services(visit) if after is None and visit.may("admin") else _return_nothing(),
         )
-        return await visit.page(
+        return await visit.render_page(
             "tools.html",
             title="Tools",
             groups=group_tools(listed["data"]),
@@ -66,21 +66,21 @@ class ToolsPage:
             sources=SOURCES,
         )
 
-    async def _services(self, visit: Visit) -> web.Response:
+    async def _show_services(self, visit: Visit) -> web.Response:
         listed = await visit.api.get("mcp", "services", limit=SHOWN, after=visit.query.get("after"))
         services = _sort_services(listed["data"], visit)
-        return await visit.page("services.html", title="Services", services=services, following=listed["next"])
+        return await visit.render_page("services.html", title="Services", services=services, following=listed["next"])
 
 
 def _sort_services(services: Sequence[Json], visit: Visit) -> Sequence[Json]:
-    return sorted_rows(services, visit.query.get("sort"), COLUMNS)
+    return sort_rows(services, visit.query.get("sort"), COLUMNS)
 
 
 async def _get_services(visit: Visit) -> Json:
     return await visit.api.get("mcp", "services", limit=SHOWN)
 
 
-async def _none() -> None:
+async def _return_nothing() -> None:
     return None
 
 
@@ -88,11 +88,11 @@ def group_tools(tools: Sequence[Json]) -> Sequence[ToolGroup]:
     """Return the tools by their source: the gateway's own first, then the plugins', then each service's."""
     order = list(SOURCES)
 
-    def place(tool: Json) -> tuple[int, str, str]:
+    def get_sort_key(tool: Json) -> tuple[int, str, str]:
         source = tool["source"]
         return order.index(source) if source in order else len(order), source, tool["service"] or ""
 
     return [
         ToolGroup(source, service or None, [ToolItem(tool, build_rows(tool["parameters"])) for tool in found])
-        for (_, source, service), found in groupby(sorted(tools, key=place), key=place)
+        for (_, source, service), found in groupby(sorted(tools, key=get_sort_key), key=get_sort_key)
     ]

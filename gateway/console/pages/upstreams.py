@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.request import ADMIN, Page, Visit, see_other
-from gateway.console.sorting import Key, sorted_rows
+from gateway.console.sorting import Key, sort_rows
 from gateway.contracts.storage.store import Json
 
 #: States of endpoints: in words, and the class of the badge.
@@ -66,29 +66,29 @@ class Upstreams:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
-            Page("GET", "/status/upstreams", self._upstreams, ADMIN),
+            Page("GET", "/status/upstreams", self._show_upstreams, ADMIN),
             Page("GET", "/upstreams", _redirect_to_status, ADMIN),
         )
 
-    async def _upstreams(self, visit: Visit) -> web.Response:
+    async def _show_upstreams(self, visit: Visit) -> web.Response:
         found = (await visit.api.get("context", "upstreams"))["data"]
-        return await visit.page_in_parts(
+        return await visit.render_page_in_parts(
             "upstreams.html",
             part="upstreams_now.html",
             title="Upstreams",
-            upstreams=[shown_upstream(one, visit.query.get("sort")) for one in found],
+            upstreams=[build_upstream_row(one, visit.query.get("sort")) for one in found],
             read_at=self._now_s(),
             states=STATES,
         )
 
 
-def shown_upstream(facts: Json, sort: str | None = None) -> ShownUpstream:
+def build_upstream_row(facts: Json, sort: str | None = None) -> ShownUpstream:
     """Return an upstream of the API as it is shown. `sort` is a word of `COLUMNS`, with `-` for the largest first."""
     counts: Mapping[str, int] = facts["requests"]
     outcomes = [(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)]
-    endpoints = sorted_rows(facts["endpoints"], sort, COLUMNS)
+    endpoints = sort_rows(facts["endpoints"], sort, COLUMNS)
     retried = sum(facts["retries"].values())
     return ShownUpstream(facts=facts, endpoints=endpoints, outcomes=outcomes, retried=retried)
 

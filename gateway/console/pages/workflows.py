@@ -25,10 +25,10 @@ FURTHER: Final = ("conversation", "model")
 class WorkflowsPage:
     """The pages of workflows."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         return (
             Page("GET", "/workflows", self._list, ("context",)),
-            Page("GET", "/workflows/{name}", self._one, ("context",)),
+            Page("GET", "/workflows/{name}", self._show_workflow, ("context",)),
             Page("POST", "/workflows/{name}", self._start, ("context",)),
         )
 
@@ -38,7 +38,7 @@ class WorkflowsPage:
             visit.api.get("workflows", category=chosen, after=visit.query.get("after")),
             visit.api.get("workflows", "categories"),
         )
-        return await visit.page(
+        return await visit.render_page(
             "workflows.html",
             title="Workflows",
             workflows=listed["data"],
@@ -47,7 +47,7 @@ class WorkflowsPage:
             chosen=chosen,
         )
 
-    async def _one(self, visit: Visit) -> web.Response:
+    async def _show_workflow(self, visit: Visit) -> web.Response:
         return await self._render_page(visit, await visit.api.get("workflows", visit.match["name"]))
 
     async def _render_page(
@@ -60,12 +60,12 @@ class WorkflowsPage:
         form: Mapping[str, str] = {},
     ) -> web.Response:
         runs = await visit.api.get("context", "runs", kind="workflow", workflow=workflow["name"], limit=LAST)
-        return await visit.page(
+        return await visit.render_page(
             "workflow.html",
             title="Workflow",
             status=status,
             workflow=workflow,
-            fields=_fields(workflow),
+            fields=_list_fields(workflow),
             form=form,
             problem=problem,
             attempt=secrets.token_urlsafe(12),
@@ -79,25 +79,30 @@ class WorkflowsPage:
         name = visit.match["name"]
         workflow = await visit.api.get("workflows", name)
         try:
-            body = _body(workflow, visit.form)
+            body = _build_body(workflow, visit.form)
             run = await visit.api.post(
-                "workflows", name, "runs", body=body, Prefer="respond-async", Idempotency_Key=_key(visit.form, body)
+                "workflows",
+                name,
+                "runs",
+                body=body,
+                Prefer="respond-async",
+                Idempotency_Key=_build_idempotency_key(visit.form, body),
             )
         except FormError as error:
-            problem = f"{error.name}: {error.problem(visit.t)}"
+            problem = f"{error.name}: {error.format_problem(visit.t)}"
             return await self._render_page(visit, workflow, status=422, problem=problem, form=visit.form)
         except ApiError as error:
             return await self._render_page(
-                visit, workflow, status=error.status, problem=_problem(error), form=visit.form
+                visit, workflow, status=error.status, problem=_format_problem(error), form=visit.form
             )
         return see_other("runs", run["id"])
 
 
-def _fields(workflow: Json) -> list[FormField]:
-    return [_field(one) for one in build_fields(workflow["parameters"], {}, defaults=True)]
+def _list_fields(workflow: Json) -> list[FormField]:
+    return [_build_field(one) for one in build_fields(workflow["parameters"], {}, defaults=True)]
 
 
-def _field(one: FormField) -> FormField:
+def _build_field(one: FormField) -> FormField:
     """Return the field as the form of a workflow has it.
 
     A text that begins with its default can be emptied: then it is the empty text. One that begins empty takes several
@@ -108,19 +113,19 @@ def _field(one: FormField) -> FormField:
     return replace(one, present=True) if one.text else replace(one, control="text")
 
 
-def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:
+def _build_body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the body that starts a run. Raises FieldError."""
     further = {name: text for name in FURTHER if (text := form.get(name, "").strip())}
-    return {"parameters": parse_values(_fields(workflow), form), **further}
+    return {"parameters": parse_values(_list_fields(workflow), form), **further}
 
 
-def _problem(error: ApiError) -> str:
+def _format_problem(error: ApiError) -> str:
     """Return the error's text with the field at fault, which not every text names."""
     param = str(error.param or "")
     return error.message if param in error.message else f"{param}: {error.message}"
 
 
-def _key(form: Mapping[str, str], body: Mapping[str, Any]) -> str:
+def _build_idempotency_key(form: Mapping[str, str], body: Mapping[str, Any]) -> str:
     """Return the Idempotency-Key of a form: the same for the same values of the same page."""
     content = orjson.dumps([form.get("attempt", ""), body], option=orjson.OPT_SORT_KEYS)
     return "console-" + hashlib.sha256(content).hexdigest()

@@ -49,7 +49,7 @@ class AuditRow:
     hash: str
 
 
-def canonical(line: Mapping[str, object]) -> bytes:
+def write_canonical_line(line: Mapping[str, object]) -> bytes:
     """Return the same bytes for the same line: a JSON object with sorted keys, in ASCII. Raises ValueError.
 
     Times (`..._s`) are written as floats, because a database gives 5.0 back for 5.
@@ -62,7 +62,7 @@ def canonical(line: Mapping[str, object]) -> bytes:
 
 def link(previous_hash: str, line: Mapping[str, object]) -> str:
     """Return the hash (hex) of a line that follows the one with `previous_hash`."""
-    return hashlib.sha256(previous_hash.encode() + b"\n" + canonical(line)).hexdigest()
+    return hashlib.sha256(previous_hash.encode() + b"\n" + write_canonical_line(line)).hexdigest()
 
 
 def verify(

@@ -38,28 +38,28 @@ def list_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
     return tuple(Endorsement(**given) for given in orjson.loads(approval.given))
 
 
-def counted_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
+def select_counted_endorsements(approval: Approval) -> tuple[Endorsement, ...]:
     """Return the approvals of exactly the call that would run."""
-    sha256 = waiting_sha256(approval)
+    sha256 = hash_waiting_call(approval)
     return tuple(one for one in list_endorsements(approval) if one.sha256 == sha256)
 
 
-def endorsements_text(endorsements: Iterable[Endorsement]) -> str:
+def write_endorsements(endorsements: Iterable[Endorsement]) -> str:
     """Return endorsements as an approval is stored with them."""
     return orjson.dumps([asdict(one) for one in endorsements]).decode()
 
 
-def waiting_arguments(approval: Approval) -> str:
+def get_waiting_arguments(approval: Approval) -> str:
     """Return the arguments (canonical JSON) that would run: the ones that a person wrote, or the model's."""
     return approval.arguments if approval.edited is None else approval.edited
 
 
-def waiting_sha256(approval: Approval) -> str:
+def hash_waiting_call(approval: Approval) -> str:
     """Return the hash (hex) of the call that would run."""
     return approval.sha256 if approval.edited is None else call_sha256(approval.tool, approval.edited)
 
 
 def get_check_word(approval: Approval) -> str:
     """Return the check word that a decision in a chat brings: of the call that would run, then of the model's."""
-    arguments = waiting_arguments(approval) if approval.state == "pending" else approval.arguments
+    arguments = get_waiting_arguments(approval) if approval.state == "pending" else approval.arguments
     return check_word(approval.secret, approval.id, call_sha256(approval.tool, arguments))

@@ -271,13 +271,13 @@ class Cancellation(TypedDict):
 class ToolRuns(Protocol):
     """The part of the journal that is about MCP clients. Each method raises StoreError when it fails."""
 
-    async def undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+    async def find_undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
         """Return the run with this fingerprint whose result its MCP client still wants, or None."""
 
     async def mark_delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         """Record that the client of an `undelivered` run has its result, or will not get it any more."""
 
-    async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
+    async def note_waiting_request(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
         """Record that a request waits for a run until then (Unix time); one that waits no longer says 0.
 
         A new run of an MCP client that asks a person is awaited by the request of its own id for `AWAITED_S`.
@@ -304,17 +304,17 @@ class Journal(ToolRuns, Protocol):
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
 
-    async def runs(
+    async def list_runs(
         self, *, tenant: str, after: str | None = None, limit: int, **narrowed: Unpack[NarrowedRuns]
     ) -> RunPage:
         """Return runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
 
-    async def runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+    async def list_runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
         """Return the runs of this fingerprint that were updated since `since_s`, newest first."""
 
-    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
+    async def list_runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
 
-    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+    async def list_steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         """Return the steps in the order of their numbers."""
 
     async def claim(
@@ -338,7 +338,9 @@ class Journal(ToolRuns, Protocol):
         distance from `updated_s`.
         """
 
-    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
+    async def write_late_report(
+        self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> None:
         """Write `step.late`, and nothing else of the step, under any owner of the run."""
 
     async def renew(self, *, owner: str, run_ids: Sequence[str], now_s: float, until_s: float) -> Sequence[str]:
@@ -357,9 +359,9 @@ class Journal(ToolRuns, Protocol):
         no longer.
         """
 
-    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
+    async def get_approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
 
-    async def approvals(
+    async def list_approvals(
         self,
         *,
         tenant: str,
@@ -373,7 +375,7 @@ class Journal(ToolRuns, Protocol):
         The order `urgency` is that of pending approvals: the list has no others.
         """
 
-    async def approval_groups(
+    async def list_approval_groups(
         self, *, tenant: str, by: ApprovalGrouping, limit: int, **narrowed: Unpack[NarrowedApprovals]
     ) -> Sequence[ApprovalGroup]:
         """Return the pending approvals in groups, the largest group first, then the one that expires first."""
@@ -381,25 +383,27 @@ class Journal(ToolRuns, Protocol):
     async def tally(self, *, tenant: str) -> Tally:
         """Count the pending approvals and the runs that have not ended, of one tenant."""
 
-    async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
+    async def decide_approval(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         """Decide a pending approval, once, or endorse it; return the result and the approval as it is afterwards.
 
         The events, the audit lines and the grant of the decision are written only when it is `decided`.
         """
 
-    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
+    async def decide_approvals(
+        self, writes: Sequence[DecisionWrite]
+    ) -> Sequence[tuple[DecisionResult, Approval | None]]:
         """Decide several different approvals, all of them or none; return the results in their order."""
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         """Replace a pending approval, which is cancelled, with a new one; False: it was not pending."""
 
-    async def note(self, write: NoteWrite) -> Approval | None:
+    async def note_approval(self, write: NoteWrite) -> Approval | None:
         """Assign a pending approval, or note something on it, on record; return it. None: it is not pending."""
 
     async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
         """End up to `limit` pending approvals whose time is over, the longest over first; return them."""
 
-    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+    async def list_grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
         """Return unexpired grants, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def grant(
@@ -424,7 +428,9 @@ class Journal(ToolRuns, Protocol):
     async def put_ask(self, ask: AskBefore) -> None:
         """Require approval of every call of this user in this conversation from now on; a repeat ends later."""
 
-    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+    async def list_asks(
+        self, *, tenant: str, now_s: float, after: str | None = None, limit: int
+    ) -> Sequence[AskBefore]:
         """Return unexpired records, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
@@ -433,12 +439,12 @@ class Journal(ToolRuns, Protocol):
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         """Delete an ask; return whether it was there. The lines are written if it was."""
 
-    async def events(
+    async def list_events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         """Return events in order, from behind `after`."""
 
-    async def last_event(self) -> int:
+    async def get_last_event(self) -> int:
         """Return the highest `seq` so far, 0 at first."""
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:

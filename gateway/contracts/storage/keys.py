@@ -59,17 +59,17 @@ class KeyStore(Protocol):
         """Revoke a key that is valid; return whether there was one. Durable."""
         ...
 
-    async def key(self, key_id: str, *, tenant: str) -> StoredKey | None: ...
+    async def get_key(self, key_id: str, *, tenant: str) -> StoredKey | None: ...
 
-    async def keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
+    async def list_keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
         """Return the keys of a tenant, the newest first, behind the one of the id `after`: also ended ones."""
         ...
 
-    async def keys_in_use(self) -> Sequence[StoredKey]:
+    async def list_keys_in_use(self) -> Sequence[StoredKey]:
         """Return the keys of all tenants that are not revoked, in the order in which they were created."""
         ...
 
-    async def key_changes(self) -> int:
+    async def count_key_changes(self) -> int:
         """Return the number of changes of keys, by all processes. That one was used is none."""
         ...
 

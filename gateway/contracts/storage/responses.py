@@ -76,18 +76,20 @@ class ResponseStore(Protocol):
         nothing, where another one of its caller has the key.
         """
 
-    async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None: ...
+    async def get_response(self, response_id: str, *, tenant: str) -> StoredResponse | None: ...
 
-    async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None: ...
+    async def find_response_with_key(
+        self, idempotency_key: str, *, tenant: str, caller: str
+    ) -> StoredResponse | None: ...
 
-    async def response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
+    async def list_response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
         """Return a response behind the ones that it continues, oldest first, the last `limit` of them.
 
         Where one of them is missing, the sequence begins behind it: its first one has a `previous_id`. It works in
         steps.
         """
 
-    async def newest_open_response(self, run_id: str, *, tenant: str) -> StoredResponse | None:
+    async def find_newest_open_response(self, run_id: str, *, tenant: str) -> StoredResponse | None:
         """Return the newest response of this run that has not ended."""
 
     async def delete_response(self, response_id: str, *, tenant: str) -> bool:
@@ -102,13 +104,13 @@ class ResponseStore(Protocol):
         or one of the two is not there.
         """
 
-    async def answer_chunks(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
+    async def list_answer_chunks(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
         """Return up to `limit` chunks of the log of a response from number `start` on; the first one has number 0."""
 
     async def put_conversation(self, conversation: StoredConversation, *, now_s: float) -> None:
         """Insert a conversation, or replace the metadata of the one of this id."""
 
-    async def conversation(self, conversation_id: str, *, tenant: str) -> StoredConversation | None: ...
+    async def get_conversation(self, conversation_id: str, *, tenant: str) -> StoredConversation | None: ...
 
     async def delete_conversation(self, conversation_id: str, *, tenant: str) -> bool:
         """Delete a conversation with its items, in steps; return whether there was one."""
@@ -121,15 +123,15 @@ class ResponseStore(Protocol):
         An item whose id is there already stays as it is, where it is.
         """
 
-    async def items(
+    async def list_items(
         self, conversation_id: str, *, tenant: str, after: str | None, limit: int, newest_first: bool
     ) -> Sequence[bytes]:
         """Return up to `limit` items in order; `after`: behind the one of this id, none if it is not there."""
 
-    async def all_items(self, conversation_id: str, *, tenant: str) -> Sequence[bytes]:
+    async def list_all_items(self, conversation_id: str, *, tenant: str) -> Sequence[bytes]:
         """Return all items of a conversation, oldest first. It works in steps."""
 
-    async def item(self, conversation_id: str, item_id: str, *, tenant: str) -> bytes | None: ...
+    async def get_item(self, conversation_id: str, item_id: str, *, tenant: str) -> bytes | None: ...
 
     async def delete_item(self, conversation_id: str, item_id: str, *, tenant: str, now_s: float) -> bool:
         """Delete an item; return whether there was one."""

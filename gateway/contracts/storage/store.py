@@ -32,7 +32,7 @@ class StoredPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One remembered sentence; `conversation` None: it applies in all conversations of its owner (`memory_owner`)."""
+    """One remembered sentence; `conversation` None: it applies in all those of its owner (`get_memory_owner`)."""
 
     id: str
     tenant: str
@@ -42,7 +42,7 @@ class Memory:
     created_s: float  # Unix time
 
 
-def memory_owner(*, user: str | None, key: str) -> str:
+def get_memory_owner(*, user: str | None, key: str) -> str:
     """Return the owner of a request's memories: the end user, or the key where the client names no user."""
     return f"key:{key}" if user is None else f"user:{user}"
 
@@ -142,15 +142,15 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """Open the store. Await it before every other method."""
         ...
 
-    async def all_prompts(self) -> Sequence[StoredPrompt]:
+    async def list_all_prompts(self) -> Sequence[StoredPrompt]:
         """Return the prompts of all tenants, in the order of their ids."""
         ...
 
-    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+    async def list_prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
         """Return the first `limit` prompts of a tenant behind the id `after`, in the order of their ids."""
         ...
 
-    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None: ...
+    async def get_prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None: ...
 
     async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt: ...
 
@@ -158,11 +158,11 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """Delete a prompt; return whether there was one."""
         ...
 
-    async def generation(self) -> int:
+    async def get_generation(self) -> int:
         """Return the number of changes of prompts (and later of services and grants), by all processes."""
         ...
 
-    async def services(self) -> Sequence[StoredService]:
+    async def list_services(self) -> Sequence[StoredService]:
         """Return the services in the order of their names."""
         ...
 
@@ -181,7 +181,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """
         ...
 
-    async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
+    async def find_definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
         """Return the stored ones of these definitions, by their SHA-256."""
         ...
 
@@ -189,7 +189,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """Store the services as this worker sees them, in place of its last report."""
         ...
 
-    async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
+    async def list_reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
         """Return the services as all workers see them, as far as they have reported them since `since_s`."""
         ...
 
@@ -210,7 +210,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """
         ...
 
-    async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
+    async def list_memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
         """Return a page of the memories of all conversations; `before` is `next` of the preceding page."""
         ...
 
@@ -239,12 +239,12 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
     async def record_answer(self, turn_id: str, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
         """Record the keys of an answer without a hidden part, as `put_hidden` does: they may come to mean two turns.
 
-        The keys are on their way when this returns: `hidden` of this store knows them, and within a tenth of a second
-        all workers do. A failure is logged.
+        The keys are on their way when this returns: `find_hidden_turns` of this store knows them, and within a tenth of
+        a second all workers do. A failure is logged.
         """
         ...
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
+    async def find_hidden_turns(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         """Return the hidden turns of these keys, by key. None: the key means two. Answers without one are left out."""
         ...
 
@@ -257,7 +257,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """
         ...
 
-    async def secret(self, name: str) -> bytes:
+    async def get_or_create_secret(self, name: str) -> bytes:
         """Return the secret of this name: 32 random bytes that the first call stores, for all processes."""
         ...
 
@@ -265,7 +265,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
         """Store that a session of the console has ended, until `until_s`; delete the ones whose time is over."""
         ...
 
-    async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
+    async def find_ended_sessions(self, digests: Collection[str]) -> Collection[str]:
         """Return the digests among these whose sessions have ended."""
         ...
 
@@ -393,10 +393,10 @@ class UntoldError(GatewayError):
         self, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
     ) -> None:
         super().__init__(code, message, param=param, retry_after_s=retry_after_s)
-        self.facts, self.settled = self.after_effects().facts, True
+        self.facts, self.settled = self.mark_after_effects().facts, True
 
 
-def unwritten(error: StoreError, text: str) -> UnwrittenError:
+def build_unwritten_error(error: StoreError, text: str) -> UnwrittenError:
     """Return the answer to a request whose write failed; `text` is its message where surely nothing has changed."""
     if isinstance(error, UncertainError):
         return UnwrittenError(
@@ -410,7 +410,7 @@ def unwritten(error: StoreError, text: str) -> UnwrittenError:
     return UnwrittenError("store_full", text)
 
 
-def untold(run_id: str) -> UntoldError:
+def build_unknown_outcome_error(run_id: str) -> UntoldError:
     """Return the answer to a request whose run may have acted, or may do so yet, though the store failed behind it."""
     text = (
         f"The gateway's store failed behind the run {run_id}, which may have run tools, or may do so yet. Do not send "

@@ -57,14 +57,14 @@ class UsageStore(Protocol):
         """Note that a process has added all that it had."""
         ...
 
-    async def lost_usage(self, *, before_s: float) -> Sequence[float]:
+    async def forget_lost_usage(self, *, before_s: float) -> Sequence[float]:
         """Forget the processes that may have had more to add, and added nothing since `before_s` (Unix time).
 
         Return when each added something for the last time.
         """
         ...
 
-    async def usage(
+    async def sum_usage(
         self,
         *,
         since: str,
@@ -81,7 +81,7 @@ class UsageStore(Protocol):
         """
         ...
 
-    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+    async def list_usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         """Return of each day with usage, of one day to another, a number that grows with each addition to it.
 
         It is cheap, however much usage there is. A day that was never added to since the store began to count is left
@@ -89,7 +89,7 @@ class UsageStore(Protocol):
         """
         ...
 
-    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+    async def announce_gateway(self, gateway: str, *, now_s: float, until_s: float) -> None:
         """Note that a gateway, which has limits, is at work until then unless it reports so again (Unix times)."""
         ...
 
@@ -97,7 +97,7 @@ class UsageStore(Protocol):
         """Return how many gateways that have limits are at work on this store."""
         ...
 
-    async def leave(self, gateway: str) -> None:
+    async def withdraw_gateway(self, gateway: str) -> None:
         """Note that a gateway is at work no longer. Idempotent."""
         ...
 

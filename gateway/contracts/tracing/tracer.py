@@ -113,7 +113,7 @@ class Tracer:
         self._trusts_clients = trusts_clients
         self._below = round(share * (1 << _BITS))
 
-    def below(self, parent: TraceContext | None) -> TraceContext:
+    def open_child_span(self, parent: TraceContext | None) -> TraceContext:
         """Return a new span below one of this program; None: at the top of a new trace."""
         if parent is None:
             drawn = getrandbits(128) or 1
@@ -127,7 +127,7 @@ class Tracer:
     def build_request_context(self, sender: TraceContext | None) -> TraceContext:
         """Return a new span of a request, below the span of its sender if that named one."""
         if sender is None:
-            return self.below(None)
+            return self.open_child_span(None)
         return TraceContext(
             sender.trace_id, generate_span_id(), sender.sampled, sender.state, sender.span_id, remote=True
         )
@@ -136,7 +136,7 @@ class Tracer:
         """Begin a span below one of this program, or at the top of a trace. It has to be ended."""
         if parent is not None and not parent.sampled:
             return Span(name, kind, parent, attributes, send=None)
-        return self.begin_span(self.below(parent), name, kind, attributes)
+        return self.begin_span(self.open_child_span(parent), name, kind, attributes)
 
     def begin_span(
         self,

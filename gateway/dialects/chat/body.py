@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.json_object import json_object
+from gateway.dialects.json_object import parse_json_object
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
 _TEXT: Final = "text"
@@ -30,12 +30,12 @@ _FIELDS: Final[Mapping[str, tuple[type, str]]] = {
 }
 
 
-def chat_request(content: bytes, *, needs_model: bool) -> Json:
+def read_chat_request(content: bytes, *, needs_model: bool) -> Json:
     """Return the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
 
     Raises GatewayError (invalid_json, missing_field, invalid_field, unsupported_parameter).
     """
-    body = json_object(content)
+    body = parse_json_object(content)
     _check_messages(body.get("messages"))
     for name, value in body.items():
         if value is not None and name in _FIELDS:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
 from gateway.dialects.chat import ENDPOINT
-from gateway.dialects.chat.body import chat_request
+from gateway.dialects.chat.body import read_chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
 from gateway.dialects.chat_request import brings_tool_results, get_whole_text, lets_server_search
 from gateway.dialects.dialect import Dialect, DialectDescription, ParsedRequest, Wishes
@@ -22,18 +22,18 @@ class ChatAnswer:
     def usage(self) -> Json | None:
         return self._turn.usage
 
-    def stream(self) -> Frames:
+    def build_stream_writer(self) -> Frames:
         """Return the writer of a stream, with usage if the client requests it."""
         options = self._body.get("stream_options")
         usage = isinstance(options, dict) and options.get("include_usage") is True
         return Frames(self._turn, include_usage=usage)
 
-    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+    def build_whole(self, chunks: Sequence[Chunk]) -> bytes:
         """Return the chat completion."""
         completion = Completion(self._turn)
         for chunk in chunks:
             completion.add(chunk)
-        return completion.body()
+        return completion.build_body()
 
 
 class ChatDialect:
@@ -49,9 +49,9 @@ class ChatDialect:
 
     def parse(self, content: bytes, *, needs_model: bool) -> ParsedRequest:
         """Return the request, checked. Raises GatewayError."""
-        return parse_request(chat_request(content, needs_model=needs_model))
+        return parse_request(read_chat_request(content, needs_model=needs_model))
 
-    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ChatAnswer:
+    def build_writer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ChatAnswer:
         """Return the writer of the chat completion."""
         return ChatAnswer(asked.body, run_id=run_id, created_s=created_s)
 

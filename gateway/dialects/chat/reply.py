@@ -17,11 +17,11 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
 from gateway.dialects.run_chunk_reader import TurnState
 from gateway.http.error_response import build_error_body
-from gateway.http.sse import event
+from gateway.http.sse import format_event
 
 _END = b',"finish_reason":null}]}\n\n'
 _TEXT_END = b"}" + _END
-DONE = event(b"[DONE]")
+DONE = format_event(b"[DONE]")
 _NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
@@ -54,22 +54,22 @@ class Frames:
         self._before = b"data: " + orjson.dumps(self._meta)[:-1] + b',"choices":[{"index":0,"delta":'
         self._before_text = self._before + b'{"content":'
 
-    def first(self) -> bytes:
+    def build_first_frame(self) -> bytes:
         return self._build_frame({"role": "assistant", "content": ""})
 
-    def keepalive(self) -> bytes:
+    def build_keepalive(self) -> bytes:
         return self._build_frame({})
 
-    def frames(self, chunk: Chunk) -> bytes:
+    def build_frames(self, chunk: Chunk) -> bytes:
         """Return the frame of a chunk; b"" for one that has nothing for the client."""
         if isinstance(chunk, str):
             return self._before_text + orjson.dumps(chunk) + _TEXT_END
-        delta, told = self._turn.take(chunk)
+        delta, told = self._turn.take_chunk(chunk)
         if "about" in chunk:
             self._build_frame_prefix()
         if told is not None:
             choices = [{"index": 0, "delta": delta, "finish_reason": None}]
-            return event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
+            return format_event(orjson.dumps({**self._meta, "choices": choices, "context": told}))
         return self._build_frame(delta) if delta else b""
 
     def finish(self) -> bytes:
@@ -81,13 +81,13 @@ class Frames:
         frames.append(b"}\n\n")
         if self._include_usage:
             usage = self._turn.usage or _NO_USAGE
-            frames.append(event(orjson.dumps({**self._meta, "choices": [], "usage": usage})))
+            frames.append(format_event(orjson.dumps({**self._meta, "choices": [], "usage": usage})))
         frames.append(DONE)
         return b"".join(frames)
 
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+    def build_error_frames(self, error: GatewayError, *, request_id: str) -> bytes:
         """Return the error as an event, without an end."""
-        return event(build_error_body(error, request_id=request_id))
+        return format_event(build_error_body(error, request_id=request_id))
 
     def _build_frame(self, delta: Mapping[str, object]) -> bytes:
         return self._before + orjson.dumps(delta) + _END
@@ -109,7 +109,7 @@ class Completion:
         if isinstance(chunk, str):
             self._content.append(chunk)
             return
-        delta, _ = self._turn.take(chunk)
+        delta, _ = self._turn.take_chunk(chunk)
         for key, value in delta.items():
             if key == "content":
                 self._has_parts = self._has_parts or not isinstance(value, str)
@@ -122,10 +122,10 @@ class Completion:
             if isinstance(piece := (delta.get("function_call") or {}).get(key), str):
                 self._function_call[key] = self._function_call.get(key, "") + piece
 
-    def body(self) -> bytes:
+    def build_body(self) -> bytes:
         """Return the whole chat completion as JSON."""
         turn = self._turn
-        message: Json = {"role": "assistant", "content": self._build_content(), **self._beside.whole()}
+        message: Json = {"role": "assistant", "content": self._build_content(), **self._beside.get_whole()}
         if self._calls:
             message["tool_calls"] = list(self._calls.values())
         elif self._function_call:

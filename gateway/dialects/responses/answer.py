@@ -25,7 +25,7 @@ _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_
 
 
 class ResponseAnswer:
-    """One response. Call `stream` or `whole`, once; or `read`, and look at `resource`."""
+    """One response. Call `build_stream_writer` or `build_whole`, once; or `read`, and look at `build_resource`."""
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class ResponseAnswer:
     @property
     def output(self) -> list[Json]:
         """Return the output items as they stand."""
-        return [item.view() for item in self._output.items]
+        return [item.build_view() for item in self._output.items]
 
-    def resource(self) -> Json:
+    def build_resource(self) -> Json:
         """Return the Response object in its present state."""
         self._resource.output = self.output
-        return self._resource.view()
+        return self._resource.build_view()
 
-    def stream(self, after: int = -1) -> "ResponseStream":
+    def build_stream_writer(self, after: int = -1) -> "ResponseStream":
         """Return the writer of a stream that begins behind event number `after`."""
         self._output.events = ResponseEvents(after=after)
         return ResponseStream(self, self._output)
 
-    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+    def build_whole(self, chunks: Sequence[Chunk]) -> bytes:
         """Return the Response object of a run that has ended, as JSON."""
         self.read(chunks)
         self.end()
@@ -80,7 +80,7 @@ class ResponseAnswer:
     def read(self, chunks: Sequence[Chunk]) -> None:
         """Add chunks of the run, which are not streamed."""
         self.begin()
-        take, pieces = self._output.take, list[str]()
+        take, pieces = self._output.add_chunk, list[str]()
         for chunk in chunks:
             if isinstance(chunk, str):
                 pieces.append(chunk)
@@ -158,7 +158,7 @@ class ResponseAnswer:
         resource = self._resource
         resource.output, resource.usage = self.output, usage
         if self._output.turn.context.get("usage_estimated"):
-            resource.note("usage_estimated", "true")
+            resource.add_metadata("usage_estimated", "true")
 
     def _add_lifecycle_event(self, kind: str) -> None:
         self._told = self._resource.dump()
@@ -166,7 +166,7 @@ class ResponseAnswer:
 
 
 class ResponseStream:
-    """The frames of one response. Behind `finish` or `error` nothing comes."""
+    """The frames of one response. Behind `finish` or `build_error_frames` nothing comes."""
 
     def __init__(self, answer: ResponseAnswer, output: Output) -> None:
         self._answer = answer
@@ -175,16 +175,16 @@ class ResponseStream:
         next(self._writing)
 
     @property
-    def frames(self) -> Callable[[Chunk], bytes]:
+    def build_frames(self) -> Callable[[Chunk], bytes]:
         """Return the function that returns the frames of a chunk; b"" for one that has nothing for the client."""
         return self._writing.send
 
-    def first(self) -> bytes:
+    def build_first_frame(self) -> bytes:
         """Return the events that begin a response."""
         self._answer.open()
         return self._output.events.take_frames()
 
-    def keepalive(self) -> bytes:
+    def build_keepalive(self) -> bytes:
         """Return a comment, which has no number."""
         return KEEPALIVE
 
@@ -210,7 +210,7 @@ class ResponseStream:
         self._answer.end_without_model()
         return self._output.events.take_frames() + DONE
 
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+    def build_error_frames(self, error: GatewayError, *, request_id: str) -> bytes:
         """Return the events that end a response which failed."""
         self._writing.close()
         self._answer.fail(error, request_id=request_id)
@@ -227,7 +227,7 @@ class ResponseStream:
         chunk = yield b""
         answer.begin()
         while True:
-            output.take(chunk)
+            output.add_chunk(chunk)
             frames, part = events.take_frames(), output.part
             if part is None or not events.are_read or part.kind is REFUSAL:
                 chunk = yield frames
@@ -235,7 +235,7 @@ class ResponseStream:
             thinks, pieces, head = part.kind is THOUGHT, part.pieces, part.head
             add, before = pieces.append, len(pieces)
             try:
-                for end in events.ends():
+                for end in events.iterate_ends():
                     chunk = yield frames
                     piece = find_thought(chunk) if thinks else chunk
                     if not isinstance(piece, str) or not piece:

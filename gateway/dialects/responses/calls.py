@@ -12,8 +12,8 @@ import orjson
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import MODEL_NAME_LIMIT, model_name
-from gateway.dialects.field_checks import TEXT, TEXTS, WHOLE, Kind, check, mark_required
+from gateway.contracts.tools import MODEL_NAME_LIMIT, encode_model_name
+from gateway.dialects.field_checks import TEXT, TEXTS, WHOLE, Kind, check_object_fields, mark_required
 from gateway.dialects.responses.items import OPERATION, SHELL
 from gateway.jsontext import strict_json
 
@@ -107,7 +107,7 @@ def build_model_name(name: str, namespace: str | None) -> str:
     if namespace is None:
         return name
     joined = f"{namespace}__{name}"
-    return joined if len(joined) <= MODEL_NAME_LIMIT else model_name(joined)
+    return joined if len(joined) <= MODEL_NAME_LIMIT else encode_model_name(joined)
 
 
 def is_blank(arguments: str) -> bool:
@@ -170,7 +170,7 @@ def _convert_arguments(kind: str, arguments: str) -> Json | None:
         fields = strict_json.loads(arguments)
         if not isinstance(fields, dict):
             return None
-        check("", fields, known, closed=True)
+        check_object_fields("", fields, known, closed=True)
     except (strict_json.StrictJsonError, GatewayError):
         return None
     fields = {name: value for name, value in fields.items() if value is not None}

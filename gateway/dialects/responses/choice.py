@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 from gateway.dialects.dialect import RequestedTools
 from gateway.dialects.field_checks import (
     ID,
@@ -14,8 +14,8 @@ from gateway.dialects.field_checks import (
     NAME,
     build_enum_kind,
     build_unsupported_error,
-    check,
     check_object,
+    check_object_fields,
     mark_required,
     refuse,
     refuse_missing,
@@ -68,7 +68,7 @@ def _select_named_tools(tools: ToolSelection, choice: Json) -> ToolSelection:
 
 def _keep_allowed(tools: ToolSelection, choice: Json) -> ToolSelection:
     """Return only the tools that `allowed_tools` names. Raises GatewayError for an unknown one."""
-    check(_PLACE, choice, _ALLOWED)
+    check_object_fields(_PLACE, choice, _ALLOWED)
     named, own = _ToolIndex(tools), set[str]()
     offers: dict[
         str, tuple[RequestedTools, dict[str, None] | None]
@@ -116,10 +116,10 @@ class _ToolIndex:
         if type(kind) is not str:
             refuse(f"{place}.type", "the type of a tool")
         if kind == "mcp":
-            check(place, choice, _MCP)
+            check_object_fields(place, choice, _MCP)
             return self._find_offer(place, choice["server_label"], choice.get("name"))
         if kind in ("function", "custom"):
-            check(place, choice, _NAMED)
+            check_object_fields(place, choice, _NAMED)
             found = self._own.get((kind, choice["name"]))
         else:
             found = self._own.get((kind, kind))
@@ -182,4 +182,4 @@ def _build_must_call_note(tools: ToolSelection) -> str:
 
 def build_tool_name(label: str, name: str) -> str:
     """Return the name that models know for a tool of the gateway, by the label and the name that clients know."""
-    return name if label == GATEWAY else model_name(f"{label}.{name}")
+    return name if label == GATEWAY else encode_model_name(f"{label}.{name}")

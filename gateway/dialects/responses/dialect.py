@@ -26,7 +26,7 @@ class ResponsesDialect:
         """Return a request that goes on from nothing which is stored. Raises GatewayError."""
         return resolve_request(parse_request(content, needs_model=needs_model), unseal=_refuse_sealed)
 
-    def answer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ResponseAnswer:
+    def build_writer(self, asked: ParsedRequest, *, run_id: str, created_s: float) -> ResponseAnswer:
         """Return the writer of the response to what `parse` returned."""
         assert isinstance(asked, ResponseAsked)
         return ResponseAnswer(

@@ -12,9 +12,9 @@ from typing import Final
 import orjson
 
 from gateway.contracts.storage.store import Json
-from gateway.http.sse import event
+from gateway.http.sse import format_event
 
-DONE: Final = event(b"[DONE]")
+DONE: Final = format_event(b"[DONE]")
 #: For a silent time: a comment, which has no number.
 KEEPALIVE: Final = b": keep-alive\n\n"
 #: Ends of events are made for so many numbers at once, and kept for the next streams up to number 16,384.
@@ -57,7 +57,7 @@ class ResponseEvents:
             self._frames.append(head + orjson.dumps(delta) + _encode_event_end(self.number))
         self.number += 1
 
-    def ends(self) -> Iterator[bytes]:
+    def iterate_ends(self) -> Iterator[bytes]:
         """Yield the ends of the next events, for pieces of a text; one at least."""
         return islice(_encode_event_ends(self.number // _BLOCK), self.number % _BLOCK, None)
 

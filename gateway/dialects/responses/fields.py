@@ -21,15 +21,15 @@ from gateway.dialects.field_checks import (
     TRUTH,
     Kind,
     build_enum_kind,
+    build_short_text_kind,
+    build_unknown_field_error,
     build_unsupported_error,
-    check,
+    build_whole_number_kind,
+    check_object_fields,
     mark_required,
     refuse,
-    short,
-    unknown,
-    whole,
 )
-from gateway.dialects.field_checks import number as ranged
+from gateway.dialects.field_checks import build_number_kind as ranged
 from gateway.dialects.responses.encrypted_reasoning import INCLUDED
 
 INCLUDABLE: Final = (
@@ -48,19 +48,19 @@ _FIELDS: Final[Mapping[str, Kind]] = {
     "model": TEXT,
     "input": ANYTHING,
     "instructions": ANYTHING,
-    "previous_response_id": short(ID_CHARS),
+    "previous_response_id": build_short_text_kind(ID_CHARS),
     "conversation": Kind(lambda value: type(value) in (str, dict), "an id, or an object with an 'id'"),
     "include": TEXTS,
     "tools": LIST,
     "tool_choice": _CHOICE,
     "parallel_tool_calls": TRUTH,
-    "max_tool_calls": whole(1),
-    "max_output_tokens": whole(1),
+    "max_tool_calls": build_whole_number_kind(1),
+    "max_output_tokens": build_whole_number_kind(1),
     "temperature": ranged(0, 2),
     "top_p": ranged(0, 1),
     "presence_penalty": ranged(-2, 2),
     "frequency_penalty": ranged(-2, 2),
-    "top_logprobs": whole(0, 20),
+    "top_logprobs": build_whole_number_kind(0, 20),
     "text": OBJECT,
     "reasoning": OBJECT,
     "metadata": OBJECT,
@@ -70,9 +70,9 @@ _FIELDS: Final[Mapping[str, Kind]] = {
     "store": TRUTH,
     "truncation": build_enum_kind("auto", "disabled"),
     "user": TEXT,
-    "safety_identifier": short(_PASSED_CHARS),
-    "prompt_cache_key": short(_PASSED_CHARS),
-    "service_tier": short(_PASSED_CHARS),
+    "safety_identifier": build_short_text_kind(_PASSED_CHARS),
+    "prompt_cache_key": build_short_text_kind(_PASSED_CHARS),
+    "service_tier": build_short_text_kind(_PASSED_CHARS),
     "prompt": OBJECT,
     "moderation": OBJECT,
     "context_management": LIST,
@@ -107,7 +107,7 @@ _MOVED: Final[Mapping[str, str]] = {
     "verbosity": "text.verbosity",
     "reasoning_effort": "reasoning.effort",
 }
-_TEXT: Final = {"format": OBJECT, "verbosity": short(ID_CHARS)}
+_TEXT: Final = {"format": OBJECT, "verbosity": build_short_text_kind(ID_CHARS)}
 _FORMAT: Final = {"type": mark_required(build_enum_kind("text", "json_object", "json_schema"))}
 _SCHEMA: Final = {
     **_FORMAT,
@@ -117,11 +117,11 @@ _SCHEMA: Final = {
     "description": TEXT,
 }
 _REASONING: Final = {
-    "effort": short(ID_CHARS),
-    "summary": short(ID_CHARS),
-    "generate_summary": short(ID_CHARS),
-    "context": short(ID_CHARS),
-    "mode": short(ID_CHARS),
+    "effort": build_short_text_kind(ID_CHARS),
+    "summary": build_short_text_kind(ID_CHARS),
+    "generate_summary": build_short_text_kind(ID_CHARS),
+    "context": build_short_text_kind(ID_CHARS),
+    "mode": build_short_text_kind(ID_CHARS),
 }
 _STREAM_OPTIONS: Final = {"include_obfuscation": TRUTH}
 _CONVERSATION: Final = {"id": mark_required(ID)}
@@ -148,12 +148,12 @@ def check_fields(fields: Json) -> None:
     _check_known(fields, _FIELDS)
     _check_offered(fields)
     if (config := fields.get("text")) is not None:
-        check("text", config, _TEXT, closed=True)
+        check_object_fields("text", config, _TEXT, closed=True)
         _check_format(config.get("format"))
     if (reasoning := fields.get("reasoning")) is not None:
-        check("reasoning", reasoning, _REASONING, closed=True)
+        check_object_fields("reasoning", reasoning, _REASONING, closed=True)
     if (options := fields.get("stream_options")) is not None:
-        check("stream_options", options, _STREAM_OPTIONS, closed=True)
+        check_object_fields("stream_options", options, _STREAM_OPTIONS, closed=True)
     check_metadata(fields.get("metadata") or {})
     _check_state(fields)
 
@@ -171,7 +171,7 @@ def _check_known(fields: Json, known: Mapping[str, Kind]) -> None:
             if (now := _MOVED.get(name)) is not None:
                 text = f"Unsupported parameter: '{name}'. The Responses API has it as '{now}'."
                 raise GatewayError("unsupported_parameter", text, param=name)
-            raise unknown(name[:ID_CHARS])
+            raise build_unknown_field_error(name[:ID_CHARS])
         if value is not None and not kind.accepts(value):
             refuse(name, kind.described)
 
@@ -201,8 +201,8 @@ def _check_offered(fields: Json) -> None:
 
 def _check_format(shape: Json | None) -> None:
     if shape is not None:
-        check("text.format", shape, _FORMAT)
-        check("text.format", shape, _SCHEMA if shape["type"] == "json_schema" else _FORMAT, closed=True)
+        check_object_fields("text.format", shape, _FORMAT)
+        check_object_fields("text.format", shape, _SCHEMA if shape["type"] == "json_schema" else _FORMAT, closed=True)
 
 
 def check_metadata(metadata: Json) -> None:
@@ -220,9 +220,9 @@ def _check_state(fields: Json) -> None:
     """Raise GatewayError unless conversation, previous response, background and store fit together."""
     conversation = fields.get("conversation")
     if isinstance(conversation, str):
-        check("", fields, {"conversation": ID})
+        check_object_fields("", fields, {"conversation": ID})
     elif conversation is not None:
-        check("conversation", conversation, _CONVERSATION)
+        check_object_fields("conversation", conversation, _CONVERSATION)
     if conversation is not None and fields.get("previous_response_id") is not None:
         text = "Send 'previous_response_id' or 'conversation', not both: each says what came before."
         raise GatewayError("invalid_field", text, param="conversation")

@@ -20,8 +20,8 @@ from gateway.dialects.field_checks import (
     Kind,
     build_enum_kind,
     build_unsupported_error,
-    check,
     check_object,
+    check_object_fields,
     mark_required,
     refuse,
     refuse_missing,
@@ -168,7 +168,7 @@ def check_item(place: str, value: object) -> Json:
     elif type(kind) is not str or (kind not in _FIELDS and ":" not in kind):
         _refuse_kind(place, kind)
     else:
-        check(place, item, _FIELDS.get(kind, _EACH))  # kinds with a colon belong to other servers
+        check_object_fields(place, item, _FIELDS.get(kind, _EACH))  # kinds with a colon belong to other servers
         _check_nested_fields(place, kind, item)
     return item
 
@@ -194,7 +194,7 @@ def _check_message(place: str, item: Json) -> None:
         refuse(f"{place}.role", f"one of {', '.join(ROLES)}")
     check_content(f"{place}.content", item.get("content"), files=role == "user")
     if len(item) > 3:
-        check(place, item, _MESSAGE)
+        check_object_fields(place, item, _MESSAGE)
 
 
 def _check_nested_fields(place: str, kind: str, item: Json) -> None:
@@ -205,29 +205,29 @@ def _check_nested_fields(place: str, kind: str, item: Json) -> None:
                 refuse_missing(f"{place}.call_id", "the id of the call that this is the output of")
             check_content(f"{place}.output", item.get("output"), files=True)
         case "local_shell_call":
-            check(f"{place}.action", item["action"], _LOCAL_SHELL)
+            check_object_fields(f"{place}.action", item["action"], _LOCAL_SHELL)
         case "local_shell_call_output":
             if find_call_id(item) is None:
                 refuse_missing(f"{place}.id", "the id of the call that this is the output of")
         case "shell_call":
-            check(f"{place}.action", item["action"], SHELL)
+            check_object_fields(f"{place}.action", item["action"], SHELL)
         case "shell_call_output":
             _check_shell_output(f"{place}.output", item["output"])
         case "apply_patch_call":
-            check(f"{place}.operation", item["operation"], OPERATION)
+            check_object_fields(f"{place}.operation", item["operation"], OPERATION)
         case "reasoning":
             for name in ("summary", "content"):
                 check_content(f"{place}.{name}", item.get(name) or [], files=False)
         case "mcp_list_tools":
             for i, tool in enumerate(item["tools"]):
-                check(f"{place}.tools[{i}]", check_object(f"{place}.tools[{i}]", tool), _LISTED_TOOL)
+                check_object_fields(f"{place}.tools[{i}]", check_object(f"{place}.tools[{i}]", tool), _LISTED_TOOL)
 
 
 def _check_shell_output(place: str, output: list[object]) -> None:
     for i, chunk in enumerate(output):
         said = check_object(f"{place}[{i}]", chunk)
-        check(f"{place}[{i}]", said, _SHELL_OUTPUT)
-        check(f"{place}[{i}].outcome", said["outcome"], _OUTCOME)
+        check_object_fields(f"{place}[{i}]", said, _SHELL_OUTPUT)
+        check_object_fields(f"{place}[{i}].outcome", said["outcome"], _OUTCOME)
 
 
 def find_call_id(item: Json) -> str | None:

@@ -11,8 +11,8 @@ from gateway.dialects.field_checks import (
     Kind,
     build_enum_kind,
     build_unsupported_error,
-    check,
     check_object,
+    check_object_fields,
     mark_required,
     refuse,
     refuse_missing,
@@ -53,7 +53,7 @@ def _check_part(place: str, part: Json, *, files: bool) -> None:
     kind = part.get("type")
     if type(kind) is str and (field := _TEXTS.get(kind)) is not None:
         if type(part.get(field)) is not str:
-            check(place, part, {field: mark_required(TEXT)})
+            check_object_fields(place, part, {field: mark_required(TEXT)})
         return
     if kind is None:
         refuse_missing(f"{place}.type", _describe_types(files=files))
@@ -61,14 +61,14 @@ def _check_part(place: str, part: Json, *, files: bool) -> None:
         refuse(f"{place}.type", _describe_types(files=files))
     match kind:
         case "input_image":
-            check(place, part, _IMAGE)
+            check_object_fields(place, part, _IMAGE)
             _check_image(place, part)
         case "input_file":
-            check(place, part, _FILE)
+            check_object_fields(place, part, _FILE)
             _check_file(place, part)
         case "input_audio":
-            check(place, part, _AUDIO_PART)
-            check(f"{place}.input_audio", part["input_audio"], _AUDIO)
+            check_object_fields(place, part, _AUDIO_PART)
+            check_object_fields(f"{place}.input_audio", part["input_audio"], _AUDIO)
 
 
 def _describe_types(*, files: bool) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.field_checks import refuse, refuse_missing
-from gateway.dialects.json_object import json_object
+from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.responses.choice import GATEWAY, resolve_tools
 from gateway.dialects.responses.fields import check_compaction, check_fields, find_conversation_id
 from gateway.dialects.responses.items import check_item, is_without_output
@@ -44,7 +44,7 @@ def parse_request(content: bytes, *, needs_model: bool) -> ResponseRequest:
 
     Raises GatewayError (invalid_json, missing_field, invalid_field, unknown_parameter, unsupported_parameter).
     """
-    return parse_request_body(json_object(content), needs_model=needs_model)
+    return parse_request_body(parse_json_object(content), needs_model=needs_model)
 
 
 def parse_request_body(body: Json, *, needs_model: bool) -> ResponseRequest:
@@ -56,7 +56,7 @@ def parse_request_body(body: Json, *, needs_model: bool) -> ResponseRequest:
 
 def parse_compaction(content: bytes) -> ResponseRequest:
     """Return a request for POST /responses/compact, whose model is required. Raises GatewayError as `request_of`."""
-    body = json_object(content)
+    body = parse_json_object(content)
     check_compaction(body)
     if not body.get("model"):
         refuse_missing("model", "the name of a model, such as one of GET /context/v1/models")

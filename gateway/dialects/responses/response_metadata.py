@@ -51,7 +51,7 @@ class ResponseFacts:
             "shows_calls": self.shows_calls,
         }
 
-    def tool(self, name: str) -> ClientTool:
+    def find_tool(self, name: str) -> ClientTool:
         """Return the client's tool that models know by this name."""
         return self.client.get(name) or ClientTool(kind="function", name=name)
 

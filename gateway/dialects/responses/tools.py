@@ -18,8 +18,8 @@ from gateway.dialects.field_checks import (
     Kind,
     build_enum_kind,
     build_unsupported_error,
-    check,
     check_object,
+    check_object_fields,
     mark_required,
     refuse,
     refuse_missing,
@@ -132,10 +132,10 @@ class _Reader:
         """Read a function or custom tool of the client. Raises GatewayError."""
         kind = tool["type"]
         if kind == "function":
-            check(place, tool, _FUNCTION)
+            check_object_fields(place, tool, _FUNCTION)
             description, parameters = tool.get("description"), tool.get("parameters")
         else:
-            check(place, tool, _CUSTOM)
+            check_object_fields(place, tool, _CUSTOM)
             description, parameters = _build_custom_description(place, tool), INPUT
         own = ClientTool(kind=kind, name=tool["name"], namespace=namespace)
         self._add_function(place, own, description, parameters, strict=tool.get("strict"))
@@ -165,7 +165,7 @@ class _Reader:
 
     def _read_namespace(self, place: str, tool: Json) -> None:
         """Read the functions and custom tools of a namespace. Raises GatewayError."""
-        check(place, tool, _NAMESPACE)
+        check_object_fields(place, tool, _NAMESPACE)
         for i, inner in enumerate(tool["tools"]):
             there = f"{place}.tools[{i}]"
             if check_object(there, inner).get("type") not in ("function", "custom"):
@@ -175,7 +175,7 @@ class _Reader:
     def _read_schemaless_tool(self, place: str, tool: Json) -> None:
         """Read a tool without a schema. One that runs in a container of OpenAI's is a hosted one."""
         kind = tool["type"]
-        check(place, tool, _SHELL)
+        check_object_fields(place, tool, _SHELL)
         if (tool.get("environment") or {}).get("type", "local") != "local":
             self.left_out[place] = kind
             return
@@ -184,7 +184,7 @@ class _Reader:
 
     def _read_offer(self, place: str, tool: Json) -> None:
         """Read an `mcp` entry: the gateway's tools that it allows. Raises GatewayError."""
-        check(place, tool, _MCP)
+        check_object_fields(place, tool, _MCP)
         for name, next_step in _FOREIGN.items():
             if tool.get(name):
                 raise build_unsupported_error(f"{place}.{name}", next_step)
@@ -205,10 +205,10 @@ def _build_custom_description(place: str, tool: Json) -> str | None:
     shape = tool.get("format")
     if shape is None:
         return description
-    check(f"{place}.format", shape, _FORMAT)
+    check_object_fields(f"{place}.format", shape, _FORMAT)
     if shape["type"] == "text":
         return description
-    check(f"{place}.format", shape, _GRAMMAR)
+    check_object_fields(f"{place}.format", shape, _GRAMMAR)
     rule = f"'input' must follow this {shape['syntax']} grammar:\n{shape['definition']}"
     return rule if not description else f"{description}\n\n{rule}"
 
@@ -221,7 +221,7 @@ def _parse_allowed_names(place: str, allowed: object) -> tuple[str, ...] | None:
         return tuple(allowed)
     if not isinstance(allowed, dict):
         return None
-    check(place, allowed, _FILTER)
+    check_object_fields(place, allowed, _FILTER)
     if allowed.get("read_only"):
         raise build_unsupported_error(f"{place}.read_only", "name the tools in 'tool_names'")
     names = allowed.get("tool_names")
@@ -236,9 +236,9 @@ def _parse_require_approval(place: str, required: object) -> tuple[str, ...] | N
         return ()
     if not isinstance(required, dict):
         refuse(place, "'always', 'never' or an object")
-    check(place, required, _APPROVAL)
+    check_object_fields(place, required, _APPROVAL)
     for name in _APPROVAL:
-        check(f"{place}.{name}", required.get(name) or {}, _FILTER)
+        check_object_fields(f"{place}.{name}", required.get(name) or {}, _FILTER)
     always = required.get("always")
     if always is None:
         return None

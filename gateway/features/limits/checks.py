@@ -20,9 +20,9 @@ def check_limits(document: Document) -> None:
         elif str(path[-1]).startswith("cost_") and document.get("usage", "prices") is None:
             document.complain(path, "is counted by prices, and usage.prices names no file of them", key=True)
     if document.get("passthrough", "by_model") is not True:
-        for path in document.matches("limits", "models", "*"):
+        for path in document.iterate_matches("limits", "models", "*"):
             document.warn(path, "does not count what passes through: set passthrough.by_model to true")
-    for path in document.matches("limits", "models", "*"):
+    for path in document.iterate_matches("limits", "models", "*"):
         _warn_of_aliases(document, path)
         if may_be_shared(glob := str(path[-1])):
             other = glob.replace("|", "[|]") if "|" in glob else f"{glob[:-1]}[{glob[-1]}]"
@@ -34,10 +34,10 @@ def check_limits(document: Document) -> None:
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:
     """Warn of a limit that names an alias: calls have the names of the models that the alias stands for."""
     glob = str(path[-1])
-    for alias in document.matches("models", "*"):
+    for alias in document.iterate_matches("models", "*"):
         if not is_model_match(str(alias[-1]), glob):
             continue
-        models = [str(document.get(*use, "model")) for use in document.matches_below((*alias, "use"))]
+        models = [str(document.get(*use, "model")) for use in document.iterate_below((*alias, "use"))]
         if missed := [model for model in dict.fromkeys(models) if not is_model_match(model, glob)]:
             document.warn(
                 path,
@@ -73,7 +73,7 @@ def _list_budgets(document: Document) -> Iterator[KeyPath]:
         ("limits", "models", "*"),
     ):
         for name in BUDGETS:
-            yield from (path for path in document.matches(*owner, name) if document.get(*path) is not None)
+            yield from (path for path in document.iterate_matches(*owner, name) if document.get(*path) is not None)
 
 
 CHECKS = FeatureChecks(check_document=check_limits, check_settings=check_prices)

@@ -5,8 +5,8 @@ from typing import Final
 
 from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import Commands
-from gateway.cli.formatting import View, list_lines, views
-from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.formatting import View, list_lines, list_views
+from gateway.cli.operator.arguments import add_asking, add_json_option
 from gateway.cli.operator.remote import Remote
 
 #: The command that this one follows in the help.
@@ -24,15 +24,15 @@ def add_commands(commands: Commands) -> None:
         "show what is used of the limits of keys, tenants, models and upstreams",
         example="gateway limits --json",
     )
-    json_option(p)
+    add_json_option(p)
 
 
 def list_limits(remote: Remote, *, as_json: bool) -> Iterator[str]:
     """Yield one limit a line, or one JSON object. Raises RemoteError."""
-    return list_lines(views(remote.get(*PATH).get("data")), _lines, as_json=as_json)
+    return list_lines(list_views(remote.get(*PATH).get("data")), _format_limit, as_json=as_json)
 
 
-def _lines(view: View) -> Iterator[str]:
+def _format_limit(view: View) -> Iterator[str]:
     whose = f"{view.get('scope')} {escape_line(str(view.get('name')), _NAME_CHARS)}"
     if (tenant := view.get("tenant")) not in (None, view.get("name")):
         whose += f" of {escape_line(str(tenant), _NAME_CHARS)}"

@@ -6,9 +6,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.rendering import shown_amount
+from gateway.console.rendering import format_amount
 from gateway.console.request import ADMIN, VIEWING, NavigationEntry, Page, Visit
-from gateway.console.sorting import Key, sorted_rows
+from gateway.console.sorting import Key, sort_rows
 from gateway.contracts.allowance import LIMITS, PERIODS
 from gateway.contracts.storage.store import Json
 
@@ -68,16 +68,16 @@ class LimitsPage:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/limits", self._limits, (*VIEWING, *ADMIN)),)
+    def list_pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "/limits", self._show_limits, (*VIEWING, *ADMIN)),)
 
-    async def _limits(self, visit: Visit) -> web.Response:
+    async def _show_limits(self, visit: Visit) -> web.Response:
         bars = [build_bar(limit) for limit in (await visit.api.get("context", "limits"))["data"]]
-        return await visit.page_in_parts(
+        return await visit.render_page_in_parts(
             "limits.html",
             part="limits_now.html",
             title="Limits",
-            bars=sorted_rows(fullest(bars), visit.query.get("sort"), COLUMNS),
+            bars=sort_rows(select_fullest(bars), visit.query.get("sort"), COLUMNS),
             left_out=max(len(bars) - SHOWN, 0),
             read_at=self._now_s(),
             scopes=SCOPES,
@@ -87,14 +87,14 @@ class LimitsPage:
 
 def build_pages(now_s: Callable[[], float]) -> Sequence[Page]:
     """Return the pages. `now_s` returns the Unix time."""
-    return LimitsPage(now_s).pages()
+    return LimitsPage(now_s).list_pages()
 
 
 def build_bar(limit: Json) -> LimitBar:
     """Return the bar of a limit of the API. A limit of zero is full."""
     kind, _, period = limit["limit"].partition("_per_")
     used, most = limit["used"], limit["most"]
-    told = _cost if kind == "cost" else shown_amount
+    told = _format_cost if kind == "cost" else format_amount
     return LimitBar(
         limit=limit,
         share=used / most if most else 1.0,
@@ -104,10 +104,10 @@ def build_bar(limit: Json) -> LimitBar:
     )
 
 
-def fullest(bars: Sequence[LimitBar]) -> Sequence[LimitBar]:
+def select_fullest(bars: Sequence[LimitBar]) -> Sequence[LimitBar]:
     """Return the limits that stand on the page: all, in their order, or the fullest of too many."""
     return bars if len(bars) <= SHOWN else sorted(bars, key=lambda bar: -bar.share)[:SHOWN]
 
 
-def _cost(amount: float) -> str:
+def _format_cost(amount: float) -> str:
     return f"{amount:.2f}"

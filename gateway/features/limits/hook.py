@@ -23,14 +23,16 @@ class LimitHook(ContextHook):
 
     def admit_run(self, exchange: Exchange, *, calls_model: bool) -> RunAdmission | None:
         """Take the places of one request. Raises GatewayError (429) if the caller's limits have no room."""
-        if not (rules := self._limiter.of_caller(exchange.caller)):
+        if not (rules := self._limiter.list_caller_rules(exchange.caller)):
             return None
         exceeded: list[str] = []
-        reservation = self._limiter.reserve(rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded)
+        reservation = self._limiter.reserve_places(
+            rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded
+        )
         return RunAdmission(reservation.close, exceeded[0] if exceeded else None)
 
     def build_answer_fields(self, caller: Caller) -> Mapping[str, str]:
-        return self._limiter.fields(self._limiter.of_caller(caller))
+        return self._limiter.build_header_fields(self._limiter.list_caller_rules(caller))
 
     def observe_call(self, exchange: Exchange) -> CallObserver:
         return CallLimits(self._limiter, exchange)
@@ -52,16 +54,16 @@ class CallLimits(CallObserver):
         self._has_entered = False  # an upstream had room, since the model was asked for
         # The tokens of all tries, of those at the model, and of those at the upstream.
         self._used = self._used_of_model = self._used_there = 0
-        self._caller = self._reserve(limiter.of_caller(exchange.caller), requests=0)
+        self._caller = self._reserve(limiter.list_caller_rules(exchange.caller), requests=0)
 
     def on_model(self, model: str) -> None:
         """Take the places at a model, in place of the places at the one before. Raises as the constructor."""
         self._release_places()
-        self._model = self._reserve(self._limiter.of_model(model))
+        self._model = self._reserve(self._limiter.list_model_rules(model))
 
     def on_upstream(self, upstream: str) -> None:
         """Take the places at an upstream, in place of the places at the one before. Raises as the constructor."""
-        before, self._upstream = self._upstream, self._reserve(self._limiter.of_upstream(upstream))
+        before, self._upstream = self._upstream, self._reserve(self._limiter.list_upstream_rules(upstream))
         if before is not None:
             before.close(tokens=self._used_there)
         self._used_there = 0
@@ -93,7 +95,7 @@ class CallLimits(CallObserver):
     def _reserve(self, rules: Sequence[LimitRule], *, requests: int = 1) -> Reservation | None:
         if not rules:
             return None
-        return self._limiter.reserve(
+        return self._limiter.reserve_places(
             rules, tokens=self._estimate_sent_tokens(), requests=requests, guess=self._estimate_tokens()
         )
 

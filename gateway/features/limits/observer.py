@@ -32,13 +32,13 @@ class LimitFeature(PassthroughFeature):
         return self._limiter.counts_tokens(caller)
 
     def needs_whole_body(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
-        return self._limiter.shares(caller, upstreams, by_model=by_model)
+        return self._limiter.takes_shared_room(caller, upstreams, by_model=by_model)
 
     def choose_observer(self, request: PlannedRequest) -> ObserverFactory | None:
         """Return what makes the observers of requests with limits. Raises GatewayError (overloaded): uncountable."""
         limiter, upstream = self._limiter, request.upstream
-        own = () if upstream is None else limiter.of_upstream(upstream)
-        rules = (*limiter.of_caller(request.caller), *own)
+        own = () if upstream is None else limiter.list_upstream_rules(upstream)
+        rules = (*limiter.list_caller_rules(request.caller), *own)
         if not rules and not self._has_later_limits(request):
             return None
         makes = may_act_as_post(request.head.method, has_body=request.head.has_body)
@@ -78,8 +78,8 @@ class LimitObserver(Observer):
         admission = self._admission
         if grows:
             length = len(body)
-        shared = None if grows else admission.share(length)
-        self._record.reservation = reservation = shared or admission.reserve(body, length)
+        shared = None if grows else admission.take_prefetched(length)
+        self._record.reservation = reservation = shared or admission.reserve_places(body, length)
         if grows or self._has_choice:
             self._grows, self._length, self._body = grows, length, (body,)
             self._parts = [(reservation, admission.rules)]
@@ -99,14 +99,14 @@ class LimitObserver(Observer):
 
     def on_model(self, model: str, body: Sequence[bytes]) -> None:
         """Reserve places in the rules of the model. Raises GatewayError without room."""
-        rules = self._admission.limiter.of_model(model)
+        rules = self._admission.limiter.list_model_rules(model)
         self._body = tuple(body)
         if rules:
             self._reserve_further(rules)
 
     def on_upstream(self, upstream: str) -> None:
         """Reserve places in the rules of the upstream, and close the reservation of the previous one."""
-        rules, parts = self._admission.limiter.of_upstream(upstream), self._parts
+        rules, parts = self._admission.limiter.list_upstream_rules(upstream), self._parts
         assert parts is not None
         if rules:
             self._reserve_further(rules)
@@ -120,13 +120,13 @@ class LimitObserver(Observer):
     def _reserve_further(self, rules: tuple[LimitRule, ...]) -> None:
         """Reserve places in further rules, too. Raises GatewayError, and reserves none, without room."""
         admission = self._admission.with_rules(rules)
-        shared = None if self._grows else admission.share(self._length)
+        shared = None if self._grows else admission.take_prefetched(self._length)
         assert self._parts is not None
-        more = shared or admission.reserve(b"".join(self._body), self._length)
+        more = shared or admission.reserve_places(b"".join(self._body), self._length)
         self._parts.append((more, rules))
         before = self._record.reservation
         assert before is not None
-        self._record.reservation = admission.join(before, more)
+        self._record.reservation = admission.combine_reservations(before, more)
 
     def _join_parts(self) -> None:
         """Make one reservation of all parts."""

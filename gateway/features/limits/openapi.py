@@ -2,7 +2,16 @@
 
 from gateway.api.openapi.feature_description import FeatureDescription
 from gateway.api.openapi.operation import VIEWING, describe_get
-from gateway.api.openapi.shapes import NUMBER, TEXT, TRUTH, WHOLE, build_list_schema, maybe, record, texts
+from gateway.api.openapi.shapes import (
+    NUMBER,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    build_list_schema,
+    build_nullable_schema,
+    build_text_fields,
+    record,
+)
 
 DESCRIPTION = FeatureDescription(
     operations=[
@@ -17,13 +26,13 @@ DESCRIPTION = FeatureDescription(
     ],
     schemas={
         "Limit": record(
-            **texts("scope", "name", "limit"),
+            **build_text_fields("scope", "name", "limit"),
             **dict.fromkeys(("used", "most"), NUMBER),
-            tenant=maybe(TEXT),
-            resets_in_s=maybe(NUMBER),
+            tenant=build_nullable_schema(TEXT),
+            resets_in_s=build_nullable_schema(NUMBER),
             soft=TRUTH,
             over=WHOLE,
-            obstacle=maybe(TEXT),
+            obstacle=build_nullable_schema(TEXT),
         )
     },
 )

@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import VIEWING, Authorise, parse_query
 from gateway.api.views import list_answer
 from gateway.contracts.caller import Caller
@@ -22,17 +22,17 @@ class LimitPages:
         self._used = used
         self._authorise = authorise
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(LIMITS, self._get)]
+        return [*build_readable_routes(LIMITS, self._serve_limits)]
 
-    async def _get(self, request: web.Request) -> web.Response:
+    async def _serve_limits(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING, "admin")
         parse_query(request)
-        return list_answer([limit_view(one) for one in self._used(caller)])
+        return list_answer([build_limit_view(one) for one in self._used(caller)])
 
 
-def limit_view(used: LimitUsage) -> Json:
+def build_limit_view(used: LimitUsage) -> Json:
     """Return a limit. `resets_in_s` is None where that depends on requests, a day or a month."""
     return {
         "scope": used.scope,

@@ -11,4 +11,4 @@ from gateway.server.pages.needs import PageNeeds
 def build_routes(needs: PageNeeds) -> Sequence[Route]:
     """Return the routes."""
     limits = needs.shared.features.find(LimitService)
-    return LimitPages(limits.list_usage, authorise=needs.authorise).routes()
+    return LimitPages(limits.list_usage, authorise=needs.authorise).list_routes()

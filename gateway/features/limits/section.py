@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.scalars import Flag, limit_count
-from gateway.config.values.units import limit_amount
+from gateway.config.values.scalars import Flag, build_count_type
+from gateway.config.values.units import build_amount_type
 from gateway.contracts.allowance import Allowance
 
 #: A worker can count more than that in a quarter of a second.
@@ -14,9 +14,9 @@ _MOST = 1_000_000_000
 _MOST_TOKENS = 1_000_000_000_000
 
 
-Count = Annotated[int, limit_count(1, _MOST)]
-Tokens = Annotated[int, limit_count(1, _MOST_TOKENS)]
-Cost = Annotated[float, limit_amount(_MOST, kind="amount", example="an amount such as 25 or 0.5")]
+Count = Annotated[int, build_count_type(1, _MOST)]
+Tokens = Annotated[int, build_count_type(1, _MOST_TOKENS)]
+Cost = Annotated[float, build_amount_type(_MOST, kind="amount", example="an amount such as 25 or 0.5")]
 
 
 class AllowanceSettings(Section):

@@ -18,8 +18,8 @@ from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.limits.budget_reader import BudgetReader, counts_towards
 from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.counter_registry import Meters
-from gateway.limits.fullest import Limited, fullest
-from gateway.limits.limit_rule import key_id
+from gateway.limits.fullest import Limited, measure_fullest
+from gateway.limits.limit_rule import build_key_id
 from gateway.limits.limit_status import LimitUsage
 from gateway.limits.limiter import Limiter
 from gateway.limits.shared_memory import SharedCounters
@@ -37,9 +37,9 @@ class LimitService(FeatureService):
         self._ledger = usage.ledger
         self._catch_up = usage.batch.read
         self.meters = _get_meters(needs)
-        self.budgets = Budgets(lambda: usage.ledger.prices.currency, guess=partial(cost_of_token, usage.ledger))
+        self.budgets = Budgets(lambda: usage.ledger.prices.currency, guess=partial(estimate_token_cost, usage.ledger))
         self._sharing = LimitSharing(needs.store, self.meters, self.budgets, clock=needs.clock)
-        usage.ledger.storing = self.meters.used_until_now
+        usage.ledger.storing = self.meters.mark_used_until_now
         self._reader = BudgetReader(
             needs.store,
             self.budgets,
@@ -49,7 +49,7 @@ class LimitService(FeatureService):
             clock=needs.clock,
         )
 
-    def follow(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Have the usage of models with a budget counted in rows of their own."""
         budgets = [glob for glob, section in settings.limits.models.items() if section.allowance.has_budget]
         self._ledger.models.budgets = budgets
@@ -59,7 +59,7 @@ class LimitService(FeatureService):
 
     async def prepare(self) -> None:
         await self._sharing.start()
-        await self._reader.first()
+        await self._reader.wait_for_first_sums()
 
     def list_tasks(self) -> Sequence[Callable[[], Awaitable[None]]]:
         return self._reader.run, self.meters.run, self._sharing.run
@@ -89,7 +89,7 @@ class LimitService(FeatureService):
         family = GaugeMetricFamily(
             "gateway_limit_used_ratio", "Used part of the fullest limit of its kind", labels=["scope", "limit"]
         )
-        parts = fullest(limited, meters=self.meters, budgets=self.budgets, now_s=now_s)
+        parts = measure_fullest(limited, meters=self.meters, budgets=self.budgets, now_s=now_s)
         for (scope, limit), part in parts.items():
             family.add_metric([scope, limit], part)
         yield family
@@ -102,7 +102,7 @@ class LimitService(FeatureService):
         """Return what is used of the limits that a caller may see."""
         limiter = self.build_limiter(self._needs.settings())
         is_admin = "admin" in caller.scopes
-        rules = limiter.of_all(self._needs.callers()) if is_admin else limiter.of_caller(caller)
+        rules = limiter.list_all_rules(self._needs.callers()) if is_admin else limiter.list_caller_rules(caller)
         return list(limiter.list_usage(rules))
 
     async def close(self) -> None:
@@ -137,33 +137,33 @@ def build_limiter(
         counters=counters,
         has_ledger=settings.usage.enabled,
         catch_up=catch_up,
-        tenants=_allowances(settings.limits.tenants),
-        models=_allowances(settings.limits.models),
-        upstreams=_allowances(upstreams),
+        tenants=_list_allowances(settings.limits.tenants),
+        models=_list_allowances(settings.limits.models),
+        upstreams=_list_allowances(upstreams),
     )
 
 
-def cost_of_token(ledger: Ledger, scope: Scope, name: str) -> float:
+def estimate_token_cost(ledger: Ledger, scope: Scope, name: str) -> float:
     """Return what a token cost lately of what has a budget; without usage, a guess by the prices."""
 
     def counts(tenant: str, key: str, model: str, upstream: str) -> bool:
         return counts_towards(scope, name, tenant=tenant, key=key, model=model, upstream=upstream)
 
-    return ledger.cost_of_token(counts)
+    return ledger.estimate_token_cost(counts)
 
 
 def _list_limits(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limited]:
     """Yield what has limits: by the configuration, or as a key of the store."""
     for caller in callers:
         if (limits := caller.bounds.limits) is not None:
-            yield "key", key_id(caller.tenant, caller.name), limits
-    for scope, named in _sections(settings).items():
+            yield "key", build_key_id(caller.tenant, caller.name), limits
+    for scope, named in _get_sections(settings).items():
         for name, section in named.items():
             if section is not None:
                 yield scope, name, section.allowance
 
 
-def _sections(settings: Settings) -> Mapping[Scope, Mapping[str, AllowanceSettings | None]]:
+def _get_sections(settings: Settings) -> Mapping[Scope, Mapping[str, AllowanceSettings | None]]:
     return {
         "tenant": settings.limits.tenants,
         "model": settings.limits.models,
@@ -176,7 +176,7 @@ def _with_budget(settings: Settings, callers: Iterable[Caller]) -> Iterator[Coun
     return ((scope, name) for scope, name, limits in _list_limits(settings, callers) if limits.has_budget)
 
 
-def _allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:
+def _list_allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:
     return {name: section.allowance for name, section in sections.items()}
 
 

@@ -31,7 +31,7 @@ class LimitSharing:
         if self._shares is not None:
             self._shares.open()
         if self._keeper is not None:
-            await self._keeper.first()
+            await self._keeper.report_first()
         self._has_started.set()
 
     async def run(self) -> None:

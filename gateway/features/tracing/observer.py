@@ -72,7 +72,7 @@ class TraceObserver(Observer):
         """Begin the span of an attempt, and add its trace context to the head if that is enabled."""
         if not self._follows_attempts:
             return target
-        context = self._tracer.below(self._trace)
+        context = self._tracer.open_child_span(self._trace)
         if self._tracer.passthrough:
             target = _add_fields(target, context)
         self._attempts.append(Attempt(target, context, perf_counter()))

@@ -9,13 +9,21 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.api_client import ApiError
-from gateway.console.rendering import shown_amount, shown_line
+from gateway.console.rendering import format_amount, format_line
 from gateway.console.request import ADMIN, VIEWING, NavigationEntry, Page, Visit
-from gateway.console.sorting import Key, sorted_rows
+from gateway.console.sorting import Key, sort_rows
 from gateway.console.translation import Translate
 from gateway.contracts.storage.store import Json
 from gateway.contracts.storage.usage import COUNTS
-from gateway.features.usage.console_charts import OTHERS, Amounts, ChartPart, DayChart, day_chart, list_days, rank_parts
+from gateway.features.usage.console_charts import (
+    OTHERS,
+    Amounts,
+    ChartPart,
+    DayChart,
+    build_day_chart,
+    list_days,
+    rank_parts,
+)
 
 #: What the table is summed by, in words.
 KINDS: Final[Mapping[str, str]] = {
@@ -46,21 +54,21 @@ class UsageReport:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         readers = (*VIEWING, *ADMIN)
-        return (Page("GET", "/usage", self._usage, readers), Page("GET", "/usage/csv", self._table, readers))
+        return (Page("GET", "/usage", self._show_usage, readers), Page("GET", "/usage/csv", self._build_table, readers))
 
-    async def _usage(self, visit: Visit) -> web.Response:
+    async def _show_usage(self, visit: Visit) -> web.Response:
         by, days, span = self._parse_query(visit)
         daily = await visit.api.get("context", "usage", by="day", **span)
         found = await visit.api.get("context", "usage", by=by, **span)
         largest = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
-        rows = sorted_rows(largest, visit.query.get("sort"), {by: lambda row: row[by].casefold(), **COLUMNS})
-        return await visit.page(
+        rows = sort_rows(largest, visit.query.get("sort"), {by: lambda row: row[by].casefold(), **COLUMNS})
+        return await visit.render_page(
             "usage.html",
             title="Usage",
             enabled=daily["enabled"],
-            charts=await _charts(visit, daily["data"], by, days=list_days(span["from"], days), span=span),
+            charts=await _build_charts(visit, daily["data"], by, days=list_days(span["from"], days), span=span),
             sums=sum_counts(daily["data"]),
             costs=sum_costs(daily["data"]),
             rows=rows[:SHOWN],
@@ -71,10 +79,12 @@ class UsageReport:
             spans=SPANS,
         )
 
-    async def _table(self, visit: Visit) -> web.StreamResponse:
+    async def _build_table(self, visit: Visit) -> web.StreamResponse:
         """Return the table of the API with all of its rows."""
         by, _, span = self._parse_query(visit)
-        return await visit.table("context", "usage", file=f"usage-{span['from']}-{span['to']}.csv", by=by, **span)
+        return await visit.stream_table(
+            "context", "usage", file=f"usage-{span['from']}-{span['to']}.csv", by=by, **span
+        )
 
     def _parse_query(self, visit: Visit) -> tuple[str, int, Mapping[str, str]]:
         """Return what the query sums by, the number of days, and the first and the last of them."""
@@ -87,10 +97,10 @@ class UsageReport:
 
 def build_pages(now_s: Callable[[], float]) -> Sequence[Page]:
     """Return the pages. `now_s` returns the Unix time."""
-    return UsageReport(now_s).pages()
+    return UsageReport(now_s).list_pages()
 
 
-async def _charts(
+async def _build_charts(
     visit: Visit, daily: Sequence[Json], by: str, *, days: Sequence[str], span: Mapping[str, str]
 ) -> Sequence[DayChart]:
     """Return the charts of the page; only the first one if the API has too many rows for the others."""
@@ -109,10 +119,10 @@ async def _charts(
 def build_token_chart(rows: Sequence[Json], days: Sequence[str], *, t: Translate) -> DayChart | None:
     """Return the chart of the tokens of these days, the input below the output; None if none has tokens."""
     parts = [
-        ChartPart(name=name, label=t(word), style=style, amounts=_by_day((row["day"], row[name]) for row in rows))
+        ChartPart(name=name, label=t(word), style=style, amounts=_sum_by_day((row["day"], row[name]) for row in rows))
         for name, word, style in (("input", "Input", 1), ("output", "Output", 3))
     ]
-    return day_chart(t("Tokens of each day"), parts, days, text_of=shown_amount, t=t)
+    return build_day_chart(t("Tokens of each day"), parts, days, text_of=format_amount, t=t)
 
 
 def build_split_charts(rows: Sequence[Json], by: str, days: Sequence[str], *, t: Translate) -> Sequence[DayChart]:
@@ -121,15 +131,15 @@ def build_split_charts(rows: Sequence[Json], by: str, days: Sequence[str], *, t:
     A name has one style in all of them.
     """
     kind = t(KINDS[by])
-    tokens = _by_name((row[by], row["day"], row["input"] + row["output"]) for row in rows)
-    parts = rank_parts(tokens, label_of=_label, others=t("others"), styles={})
-    charts = [day_chart(t("Tokens of each day by {0}", kind), parts, days, text_of=shown_amount, t=t)]
+    tokens = _sum_by_name((row[by], row["day"], row["input"] + row["output"]) for row in rows)
+    parts = rank_parts(tokens, label_of=_format_name, others=t("others"), styles={})
+    charts = [build_day_chart(t("Tokens of each day by {0}", kind), parts, days, text_of=format_amount, t=t)]
     styles = {part.name: part.style for part in parts if part.style != OTHERS}
     for currency in sorted({row["currency"] for row in rows if row["currency"] is not None}):
-        costs = _by_name((row[by], row["day"], row["cost"]) for row in rows if row["currency"] == currency)
-        title = t("Cost of each day by {0}, in {1}", kind, shown_line(currency))
-        parts = rank_parts(costs, label_of=_label, others=t("others"), styles=styles)
-        charts.append(day_chart(title, parts, days, text_of=_cost, t=t))
+        costs = _sum_by_name((row[by], row["day"], row["cost"]) for row in rows if row["currency"] == currency)
+        title = t("Cost of each day by {0}, in {1}", kind, format_line(currency))
+        parts = rank_parts(costs, label_of=_format_name, others=t("others"), styles=styles)
+        charts.append(build_day_chart(title, parts, days, text_of=_format_cost, t=t))
     return [chart for chart in charts if chart is not None]
 
 
@@ -147,7 +157,7 @@ def sum_costs(rows: Sequence[Json]) -> Sequence[tuple[str, float]]:
     return sorted(costs.items())
 
 
-def _by_name(amounts: Iterable[tuple[str, str, float]]) -> Mapping[str, Amounts]:
+def _sum_by_name(amounts: Iterable[tuple[str, str, float]]) -> Mapping[str, Amounts]:
     """Return the amounts of each day by name, of (name, day, amount)."""
     found: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for name, day, amount in amounts:
@@ -155,17 +165,17 @@ def _by_name(amounts: Iterable[tuple[str, str, float]]) -> Mapping[str, Amounts]
     return found
 
 
-def _by_day(amounts: Iterable[tuple[str, float]]) -> Amounts:
+def _sum_by_day(amounts: Iterable[tuple[str, float]]) -> Amounts:
     found: defaultdict[str, float] = defaultdict(float)
     for day, amount in amounts:
         found[day] += amount
     return found
 
 
-def _label(name: str) -> str:
+def _format_name(name: str) -> str:
     """Return the text of a name. Upstreams choose the names of models, so one may be ""."""
-    return shown_line(name) if name else "–"
+    return format_line(name) if name else "–"
 
 
-def _cost(cost: float) -> str:
+def _format_cost(cost: float) -> str:
     return f"{cost:.2f}" if cost >= 1 or not cost else f"{cost:.4f}"

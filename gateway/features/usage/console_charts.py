@@ -99,7 +99,7 @@ def rank_parts(
     return parts
 
 
-def day_chart(
+def build_day_chart(
     title: str, parts: Sequence[ChartPart], days: Sequence[str], *, text_of: Callable[[float], str], t: Translate
 ) -> DayChart | None:
     """Return the chart of these days, the first part at the bottom; None if none of them has an amount."""
@@ -117,7 +117,7 @@ def day_chart(
                 day=day,
                 left=round(number * place + place * (1 - FILLED) / 2, 3),
                 width=round(place * FILLED, 3),
-                pieces=_pieces(parts, amounts, top),
+                pieces=_build_bar_pieces(parts, amounts, top),
                 amounts=texts,
                 total=text_of(sum(amounts)),
                 words=f"{day}: {', '.join(told)}",
@@ -130,7 +130,7 @@ def day_chart(
     return DayChart(title=title, parts=parts, totals=totals, bars=bars, most=most, words=f"{words} {named}")
 
 
-def _pieces(parts: Sequence[ChartPart], amounts: Sequence[float], top: float) -> Sequence[Piece]:
+def _build_bar_pieces(parts: Sequence[ChartPart], amounts: Sequence[float], top: float) -> Sequence[Piece]:
     """Return the pieces of a bar from the bottom up. Small ones take from the largest: the bar keeps its height."""
     whole = max(sum(amounts) / top * HEIGHT_PX, LEAST_PX)
     heights = [max(amount / top * HEIGHT_PX, LEAST_PX) if amount else 0.0 for amount in amounts]

@@ -81,7 +81,7 @@ class AnswerSink:
     def __init__(self, kept: AnswerBuffer, keep: Keep) -> None:
         self._kept = kept
         self.keep = keep
-        self.skip = kept.skip
+        self.skip = kept.skip_bytes
 
     @property
     def takes_ends(self) -> bool:
@@ -99,7 +99,7 @@ class CodedAnswerSink:
 
     def __init__(self, kept: AnswerBuffer, keep: Keep, decoding: AnswerDecoder | None) -> None:
         self.keep = keep
-        self.skip = kept.skip
+        self.skip = kept.skip_bytes
         self._decoding = decoding
 
     @property
@@ -249,7 +249,7 @@ class UsageObserver(Observer):
         if kept is None:
             body = self.record.beginning[len(self.record.beginning) - self.record.sent_bytes :]
             return body, None, len(body)
-        return *kept.ends(), kept.length
+        return *kept.get_ends(), kept.length
 
     def _is_undecoded(self) -> bool:
         """Return whether the answer is compressed, and not decoded yet."""
@@ -270,11 +270,11 @@ class UsageObserver(Observer):
         self.kept = kept = AnswerBuffer()
         self.decoding = decoding = build_answer_decoder(kept, coding, self.meter.undecoded)
         if not coding:
-            return AnswerSink(kept, kept.keep)
+            return AnswerSink(kept, kept.keep_piece)
         if decoding is not None:
-            return CodedAnswerSink(kept, decoding.keep, decoding)
+            return CodedAnswerSink(kept, decoding.keep_piece, decoding)
         return CodedAnswerSink(
-            kept, kept.keep if is_uncompressed(coding) else lambda piece: kept.give_up(len(piece)), None
+            kept, kept.keep_piece if is_uncompressed(coding) else lambda piece: kept.skip_undecodable(len(piece)), None
         )
 
 

@@ -3,7 +3,19 @@
 from gateway.api.admin.csv_export import FORMATS
 from gateway.api.openapi.feature_description import FeatureDescription
 from gateway.api.openapi.operation import VIEWING, Parameter, describe_get
-from gateway.api.openapi.shapes import NUMBER, TEXT, TRUTH, WHOLE, many, maybe, only, record, ref, texts, with_fields
+from gateway.api.openapi.shapes import (
+    NUMBER,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    build_array_schema,
+    build_constant_schema,
+    build_nullable_schema,
+    build_reference,
+    build_text_fields,
+    record,
+    with_fields,
+)
 from gateway.contracts.storage.usage import COUNTS, DIMENSIONS
 
 _PARAMETERS = (
@@ -12,7 +24,7 @@ _PARAMETERS = (
     Parameter("by", TEXT, "What to sum by: some of day, tenant, key, model, upstream and lane; default: day."),
     Parameter("format", {"enum": list(FORMATS)}, "`csv`: a table for spreadsheets."),
 )
-_SUMS = record(cost=maybe(NUMBER), currency=maybe(TEXT), **dict.fromkeys(COUNTS, WHOLE))
+_SUMS = record(cost=build_nullable_schema(NUMBER), currency=build_nullable_schema(TEXT), **dict.fromkeys(COUNTS, WHOLE))
 
 DESCRIPTION = FeatureDescription(
     operations=[
@@ -21,18 +33,18 @@ DESCRIPTION = FeatureDescription(
             "getUsage",
             "Get sums of usage, of the key's own tenant, or with `admin` of all",
             "Operating",
-            ref("Usage"),
+            build_reference("Usage"),
             scopes=(*VIEWING, "admin"),
             parameters=_PARAMETERS,
         )
     ],
     schemas={
         "Usage": record(
-            object=only("usage"),
+            object=build_constant_schema("usage"),
             enabled=TRUTH,
-            by=many(TEXT),
-            **texts("from", "to"),
-            data=many(with_fields(_SUMS, optional=True, **texts(*DIMENSIONS))),
+            by=build_array_schema(TEXT),
+            **build_text_fields("from", "to"),
+            data=build_array_schema(with_fields(_SUMS, optional=True, **build_text_fields(*DIMENSIONS))),
         )
     },
 )

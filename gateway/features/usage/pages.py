@@ -7,9 +7,9 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.admin.csv_export import FORMATS, write_table
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import VIEWING, Authorise, parse_query, parse_query_choice
-from gateway.api.views import json_answer
+from gateway.api.views import build_json_answer
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Json, Store
@@ -40,9 +40,9 @@ class UsagePages:
         self._authorise = authorise
         self._clock = clock
 
-    def routes(self) -> list[Route]:
+    def list_routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [*readable(USAGE, self._get)]
+        return [*build_readable_routes(USAGE, self._get)]
 
     async def _get(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, *VIEWING, "admin")
@@ -56,25 +56,25 @@ class UsagePages:
         shape = parse_query_choice(query, "format", FORMATS) or "json"
         await self._flush()
         tenant = None if "admin" in caller.scopes else caller.tenant
-        found = await self._store.usage(since=since.isoformat(), until=until.isoformat(), by=by, tenant=tenant)
+        found = await self._store.sum_usage(since=since.isoformat(), until=until.isoformat(), by=by, tenant=tenant)
         if len(found) > ROWS_MOST:
             text = f"These are more than {ROWS_MOST} rows: sum by less, or name fewer days with 'from' and 'to'."
             raise GatewayError("invalid_field", text, param="by")
         if shape == "csv":
-            return _table(found, by)
-        return json_answer(
+            return _answer_table(found, by)
+        return build_json_answer(
             {
                 "object": "usage",
                 "enabled": self._is_enabled(),
                 "from": since.isoformat(),
                 "to": until.isoformat(),
                 "by": by,
-                "data": [usage_view(one, by) for one in found],
+                "data": [build_usage_view(one, by) for one in found],
             }
         )
 
 
-def usage_view(usage: StoredUsage, by: Sequence[Dimension]) -> Json:
+def build_usage_view(usage: StoredUsage, by: Sequence[Dimension]) -> Json:
     """Return a sum. `cost` and `currency` are None for usage without a price."""
     return {
         **{name: getattr(usage, name) for name in by},
@@ -84,10 +84,10 @@ def usage_view(usage: StoredUsage, by: Sequence[Dimension]) -> Json:
     }
 
 
-def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Response:
+def _answer_table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Response:
     rows: list[list[object]] = [[*by, *COUNTS, "cost", "currency"]]
     for usage in found:
-        view = usage_view(usage, by)
+        view = build_usage_view(usage, by)
         cost = None if view["cost"] is None else f"{view['cost']:.9f}"
         rows.append([*(view[name] for name in (*by, *COUNTS)), cost, view["currency"]])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}

@@ -14,8 +14,8 @@ def build_routes(needs: PageNeeds) -> Sequence[Route]:
     pages = UsagePages(
         store=needs.shared.store,
         flush=usage.ledger.flush,
-        is_enabled=lambda: needs.settings().usage.enabled,
+        is_enabled=lambda: needs.get_settings().usage.enabled,
         authorise=needs.authorise,
         clock=needs.shared.clock,
     )
-    return pages.routes()
+    return pages.list_routes()

@@ -6,11 +6,11 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.scalars import ExistingFile, Flag, build_text_parser, limit_count, parse_label
-from gateway.config.values.units import limit_amount
+from gateway.config.values.scalars import ExistingFile, Flag, build_count_type, build_text_parser, parse_label
+from gateway.config.values.units import build_amount_type
 from gateway.config.values.value import ValueType
 
-Amount = Annotated[float, limit_amount(1_000_000, kind="number", example="a number such as 0.15")]
+Amount = Annotated[float, build_amount_type(1_000_000, kind="number", example="a number such as 0.15")]
 Glob = Annotated[str, ValueType(kind="glob", parse=parse_label)]
 Currency = Annotated[
     str,
@@ -28,7 +28,7 @@ class UsageSettings(Section):
     prices: ExistingFile | None = Field(
         default=None, description="YAML file of prices; null: no costs. A change counts from the next request on."
     )
-    keep_days: Annotated[int, limit_count(1, 36_500)] = Field(
+    keep_days: Annotated[int, build_count_type(1, 36_500)] = Field(
         default=400, description="Days after which usage is deleted, but for that of this month."
     )
 

@@ -51,11 +51,11 @@ def _build_price(entry: PriceEntry) -> Price:
         cached=entry.input if entry.cached is None else entry.cached,
         cache_write=entry.input if entry.cache_write is None else entry.cache_write,
         cache_write_1h=entry.cache_write_1h,
-        audio_input=_price_or_zero(entry.audio_input, entry),
-        audio_output=_price_or_zero(entry.audio_output, entry),
+        audio_input=_convert_audio_price(entry.audio_input, entry),
+        audio_output=_convert_audio_price(entry.audio_output, entry),
     )
 
 
-def _price_or_zero(price: float | None, entry: PriceEntry) -> float | None:
+def _convert_audio_price(price: float | None, entry: PriceEntry) -> float | None:
     """Return a price of audio. A model that is free is free for audio, too."""
     return 0.0 if price is None and not (entry.input or entry.output) else price

@@ -31,7 +31,7 @@ class UsageService(FeatureService):
             catch_up=self.batch.read,
         )
 
-    def follow(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Apply the configured usage. The prices were read before; if they cannot be now, the old ones stay in use."""
         section = settings.usage
         self.ledger.keep_days = section.keep_days

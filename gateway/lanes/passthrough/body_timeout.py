@@ -19,7 +19,7 @@ class BodyPace:
         self._looked_s = now_s
         self._received_bytes = received_bytes
 
-    def late(self, now_s: float, *, idle_s: float, received_bytes: int, least_rate: int = LEAST_RATE) -> bool:
+    def is_late(self, now_s: float, *, idle_s: float, received_bytes: int, least_rate: int = LEAST_RATE) -> bool:
         """Return whether the client's time is over, given all the bytes of the body that came until now.
 
         `least_rate` is in bytes a second.
@@ -29,7 +29,7 @@ class BodyPace:
         self._left_s = min(self._left_s - passed_s + came / least_rate, idle_s)
         return self._left_s < 0
 
-    def excuse(self, now_s: float) -> None:
+    def excuse_elapsed_time(self, now_s: float) -> None:
         """Do not charge the client for the time since the last look: it was paused, or waited to be invited."""
         self._looked_s = now_s
 

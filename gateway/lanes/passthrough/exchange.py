@@ -14,25 +14,25 @@ dispatcher (dispatch/) says where the attempts go, and observers (observers/obse
 1. *Start.* The dispatcher takes an idle connection from a pool, or has one opened in a task. Until that task ends, the
    client's bytes collect in `pending`, and its reading is paused once they pass the high-water mark.
 2. *Upload.* Each piece passes its framing check before it is written. An upstream may answer before the upload ends.
-   So `request_received` first checks whether an unread answer waits, because a write into a closed connection loses it.
+   So `on_request_bytes` first checks whether an unread answer waits, because a write into a closed connection loses it.
 3. *Head.* A regular answer (one Content-Length, nothing about this hop) is forwarded as it came, without being parsed.
    Interim answers, other framings and heads in pieces take `_read_irregular_head`. Interim answers go only to HTTP/1.1
    clients, and 100 only to one that expects it (RFC 9110 sections 10.1.1 and 15.2).
 4. *Body.* While a chunked body stands between two chunks, the upstream connection may write whole chunks to the client
    by itself (`relay`). `_end_chunk_relay` ends it and counts the bytes. Call it before you read `moved`, count
    bytes, or give the connection up.
-5. *End.* `_complete`: the answer is whole. `fail`: no final head was forwarded, so the client gets an error of ours,
-   unless the dispatcher goes on. `cut`: a part was forwarded, so only the connection can show that the rest is missing.
-   `_start_tunnel`: a tunnel takes over. Each of them closes the record and the observers (`_close`).
+5. *End.* `_complete`: the answer is whole. `handle_failure`: no final head was forwarded, so the client gets an error
+   of ours, unless the dispatcher goes on. `cut_answer`: a part was forwarded, so only the connection can show that the
+   rest is missing. `_start_tunnel`: a tunnel takes over. Each of them closes the record and the observers (`_close`).
 
-Back pressure. Each side's full write buffer pauses the other side's reading: `client_full` pauses the upstream, and
+Back pressure. Each side's full write buffer pauses the other side's reading: `on_client_full` pauses the upstream, and
 `upstream_full` pauses the client (SENDING). Reasons to pause are sets, since a body with very many chunks also pauses
 its own side for a turn of the event loop (YIELDED). While the client is blocked, `sweep` measures nothing here: the
 client's connection measures that itself.
 
-Half-close. A FIN from the upstream ends the answer: `upstream_eof` aborts, and `upstream_lost` follows with no error
-(the end of TLS without close_notify is an error). That completes a body that ends with its connection (RFC 9112 section
-6.3) and cuts every other one. A FIN from the client counts as leaving, as in nginx.
+Half-close. A FIN from the upstream ends the answer: `on_upstream_eof` aborts, and `on_upstream_lost` follows with no
+error (the end of TLS without close_notify is an error). That completes a body that ends with its connection (RFC 9112
+section 6.3) and cuts every other one. A FIN from the client counts as leaving, as in nginx.
 
 Dangers.
 - A cut answer that looks whole. Chunks and Content-Length show the cut by themselves (`_framed`). A body that ends with
@@ -97,8 +97,8 @@ class PassthroughExchange(ResponseRelay):
         idle_s, key = target.member.pool.endpoint.idle_s, target.identity.key
         tunnel = Tunnel(client, upstream, idle_s=idle_s, key=key, observers=self.observers)
         client.transaction = upstream.turn = tunnel
-        if held := client.unhold():
-            tunnel.request_received(held)
+        if held := client.take_held_bytes():
+            tunnel.on_request_bytes(held)
 
     # Ends.
 
@@ -109,7 +109,7 @@ class PassthroughExchange(ResponseRelay):
         if not self.dispatcher.stop(self):
             name = self.target.member.pool.endpoint.name
             text = f"The gateway stops, and upstream {name!r} has not answered yet: send the request again."
-            self.fail(GatewayError("gateway_stopping", text, retry_after_s=1), outcome="cancelled")
+            self.handle_failure(GatewayError("gateway_stopping", text, retry_after_s=1), outcome="cancelled")
         return True
 
     def _complete(self, *, excess: bool) -> None:
@@ -121,12 +121,12 @@ class PassthroughExchange(ResponseRelay):
         if upstream is not None:
             # An unfinished upload, or bytes behind the answer, would run into the next message (RFC 9112 section 9.3).
             if whole and not self.pending and self._keep_upstream and not excess:
-                self.target.member.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
+                self.target.member.pool.return_connection(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
         self._close_whole_answer()
         # The client may still be sending its body: without lingering, RST would take the answer from it.
-        self.client.turn_done(keep=self._keep_client and whole, linger=not whole)
+        self.client.end_transaction(keep=self._keep_client and whole, linger=not whole)
 
     def _close_whole_answer(self) -> None:
         """Close the record of a whole answer, which may report a failure."""
@@ -134,7 +134,7 @@ class PassthroughExchange(ResponseRelay):
             self._close("ok")
             return
         pool = self.target.member.pool
-        pool.failures.note(f"Upstream {pool.endpoint.name!r} answered {status}.")
+        pool.failures.record_failure(f"Upstream {pool.endpoint.name!r} answered {status}.")
         self._close("error")
 
     def _close(self, outcome: str, error: GatewayError | None = None, request_id: str | None = None) -> None:
@@ -154,7 +154,7 @@ class PassthroughExchange(ResponseRelay):
         if (access_log := self.client.listener.access_log) is not None:
             record.log(access_log, outcome, error, request_id)
 
-    def fail(self, error: GatewayError, *, outcome: str) -> None:
+    def handle_failure(self, error: GatewayError, *, outcome: str) -> None:
         """Go on after a failure, where the dispatcher can, or answer with an error."""
         if not self.dispatcher.attempt_failed(self, error, outcome):
             self.respond_error(error, outcome=outcome)
@@ -165,7 +165,7 @@ class PassthroughExchange(ResponseRelay):
 
     def _fail_now(self, error: GatewayError, outcome: str) -> None:
         if self.is_under_way:
-            self.fail(error, outcome=outcome)
+            self.handle_failure(error, outcome=outcome)
 
     def respond_error(self, error: GatewayError, *, outcome: str) -> None:
         """Answer with an error: nothing of the upstream's answer was forwarded yet."""
@@ -174,62 +174,64 @@ class PassthroughExchange(ResponseRelay):
         keep, whole = self._can_reuse_client(), self.request_body is None
         request_id = generate_request_id()
         if error.code in UPSTREAMS_FAULT:
-            self.target.member.pool.failures.note(error.message, request_id=request_id)
+            self.target.member.pool.failures.record_failure(error.message, request_id=request_id)
         is_head, sharing = self.plan.head.method == b"HEAD", self.plan.policy.sharing
         self.client.write(
             build_error_answer(error, request_id=request_id, close=not keep, head_only=is_head, sharing=sharing)
         )
         self._close(outcome, error, request_id)
-        self.client.turn_done(keep=keep, linger=not whole)
+        self.client.end_transaction(keep=keep, linger=not whole)
 
-    def cut(self, outcome: str) -> None:
+    def cut_answer(self, outcome: str) -> None:
         """End an answer that cannot be finished, so that the client sees it."""
         self.dispatcher.end(self, outcome)
         self.dispatcher.drop(self)
         if outcome in CUT:
             pool = self.target.member.pool
-            pool.failures.note(f"Upstream {pool.endpoint.name!r} {CUT[outcome]}.")
+            pool.failures.record_failure(f"Upstream {pool.endpoint.name!r} {CUT[outcome]}.")
         self._close(outcome)
-        self.client.cut(framed=self._framed)
+        self.client.cut_connection(framed=self._framed)
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         # Unsent bytes would only delay the end: with `abort`, `connection_lost` follows at once.
         if self.upstream is not None:
             self.upstream.transport.abort()
         return False
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         """Decide between a whole answer, a cut one and a failure, after the connection was lost."""
         # The order matters: count relayed chunks, drain what was read, and only then decide between whole and cut.
         self._end_chunk_relay()
         upstream, self.upstream = self.upstream, None
         while self.response_body is not None and self.response_body.waiting and not self.response_body.done:
-            self.response_received(b"")  # at most one read: what came before the end counts
+            self.on_response_bytes(b"")  # at most one read: what came before the end counts
         if self.client.transaction is not self:
             return  # the rest of the answer was here, and ended the exchange
         if self.response_body is not None:
             if self._until_close and error is None:
                 self._complete(excess=False)
             else:
-                self.cut("truncated")
+                self.cut_answer("truncated")
         elif upstream is None or not self._repeat_unanswered(upstream):
-            self.fail(self._build_invalid_error("it closed the connection before it answered"), outcome="reset")
+            self.handle_failure(
+                self._build_invalid_error("it closed the connection before it answered"), outcome="reset"
+            )
 
-    def client_eof(self) -> bool:
+    def on_client_eof(self) -> bool:
         # A client that stops sending has left, as for nginx. Unsent bytes would only delay the end.
         self.client.transport.abort()
         return False
 
-    def client_gone(self) -> None:
+    def on_client_gone(self) -> None:
         """End the exchange of a client that left, with or without the last event of its answer."""
         self._end_chunk_relay()
         last = self._last_event
         if last is not None and last.is_whole and self.client.blocked_since is None:
             self._drain_rest()
         else:
-            self._abandon()
+            self._end_abandoned()
 
-    def _abandon(self) -> None:
+    def _end_abandoned(self) -> None:
         """End the exchange of a client that did not wait for its answer."""
         self.dispatcher.end(self, "cancelled")
         self.dispatcher.drop(self)
@@ -257,12 +259,12 @@ class PassthroughExchange(ResponseRelay):
                 upstream.abort()
         self._close_whole_answer()
 
-    def client_full(self) -> None:
+    def on_client_full(self) -> None:
         # A connection that is still being opened is paused when it is attached (`RequestRelay.attach`).
         if self.upstream is not None:
             self.upstream.pause()
 
-    def client_drained(self) -> None:
+    def on_client_drained(self) -> None:
         self.moved = None  # the upstream could send nothing meanwhile, so its time begins now
         if self.upstream is not None:
             self.upstream.resume()
@@ -273,7 +275,7 @@ class PassthroughExchange(ResponseRelay):
             if self._held is not None or self.dispatcher.awaits_body:
                 self._end_if_late(now)
             elif self._pace is not None:
-                self._pace.excuse(now)  # the rest of a body that was held waits for a place
+                self._pace.excuse_elapsed_time(now)  # the rest of a body that was held waits for a place
             return  # connecting has a deadline of its own, and so has a client that does not read
         self._end_chunk_relay()
         if self.moved is None:
@@ -303,9 +305,9 @@ class PassthroughExchange(ResponseRelay):
         """Count a missed deadline, and answer with an error or cut the answer."""
         self.client.listener.metrics.deadlines[deadline] += 1
         if self.response_body is None:
-            self.fail(GatewayError(code, message), outcome="timeout")
+            self.handle_failure(GatewayError(code, message), outcome="timeout")
         else:
-            self.cut("timeout")
+            self.cut_answer("timeout")
 
     def _can_reuse_client(self) -> bool:
         """Return whether the client's connection can take another request after this answer."""

@@ -37,7 +37,7 @@ class LastEvent:
         """Return whether the last event is here up to the end of its line."""
         return self._came and self._end.removesuffix(b"\r\n").endswith((b"\n", b"\r"))
 
-    def see(self, piece: bytes) -> None:
+    def scan_piece(self, piece: bytes) -> None:
         """Scan the next piece of the stream for its last event."""
         if not self._came:
             text = piece if self._end.endswith(b"\n") else self._end + piece  # its name may be in two pieces
@@ -75,36 +75,36 @@ class Remainder:
         self._idle_timeout_s = idle_timeout_s
         self._reusable = reusable
         self._length = 0
-        self._timer = loop.call_later(REST_S, self._give_up)
+        self._timer = loop.call_later(REST_S, self._abandon_connection)
         upstream.turn = self
-        self.response_received(b"")  # a part of it may wait in the body
+        self.on_response_bytes(b"")  # a part of it may wait in the body
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         """Read the rest of the answer, to reuse the connection if it ends soon and cleanly."""
         self._length += len(data)
         try:
             self._body.feed(data)
         except BodyError:
-            self._give_up()
+            self._abandon_connection()
             return
         if self._body.done and not self._body.rest and self._reusable:
             self._timer.cancel()
-            self._pool.give(self._upstream, idle_timeout_s=self._idle_timeout_s)
+            self._pool.return_connection(self._upstream, idle_timeout_s=self._idle_timeout_s)
         elif self._body.done or self._body.waiting or self._length > REST_BYTES:
-            self._give_up()
+            self._abandon_connection()
 
-    def _give_up(self) -> None:
+    def _abandon_connection(self) -> None:
         self._timer.cancel()
         self._upstream.abort()
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         return False
 
-    def upstream_lost(self, _error: Exception | None) -> None:
+    def on_upstream_lost(self, _error: Exception | None) -> None:
         self._timer.cancel()
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         """Do nothing: the request was sent."""
 
-    def upstream_drained(self) -> None:
-        """See `upstream_full`."""
+    def on_upstream_drained(self) -> None:
+        """See `on_upstream_full`."""

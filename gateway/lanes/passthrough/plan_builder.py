@@ -32,7 +32,7 @@ from gateway.lanes.passthrough.observers.observer import Observers, PassthroughF
 from gateway.lanes.passthrough.plan import Plan
 from gateway.lanes.passthrough.plan_records import PlannedHead, PlanTarget, RequestCounts, RequestPolicy
 from gateway.lanes.passthrough.repetition import computes, may_repeat, may_run_twice
-from gateway.lanes.passthrough.upstream_head import upstream_head
+from gateway.lanes.passthrough.upstream_head import build_upstream_head
 from gateway.lanes.routes import Route, RouteTable, get_path
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint_state import Member
@@ -141,7 +141,7 @@ class PlanBuilder:
         """Return the targets at the endpoints of an upstream and of its fallbacks. Raises GatewayError."""
         first = self._build_target(routed, group, group.members[0])
         head, path = routed.head, routed.api_path
-        sticky = first.identity.caller.together((head.value(_CONVERSATION) or b"").strip())
+        sticky = first.identity.caller.get_cache_group((head.find_value(_CONVERSATION) or b"").strip())
         twice, is_computed = may_run_twice(head, path), computes(head, path)
         return Targets(
             group, first, partial(self._build_target, routed), twice=twice, sticky=sticky, computes=is_computed
@@ -160,13 +160,13 @@ class PlanBuilder:
     def _build_target(self, routed: RoutedHead, group: Group, member: Member) -> PlanTarget:
         """Return the target at one endpoint. Raises GatewayError: the caller may not go there."""
         head, endpoint = routed.head, member.pool.endpoint
-        onward = routed.route.rewritten(routed.plain, endpoint.base_path)
+        onward = routed.route.rewrite_target(routed.plain, endpoint.base_path)
         identity = self._identify(head, routed.target, upstream_has_key=endpoint.api_key is not None)
         identity.caller.check_upstream(endpoint.name)
         _check_models(identity.caller)
-        before, after = upstream_head(head, onward, endpoint, identity, without=self._written_fields)
+        before, after = build_upstream_head(head, onward, endpoint, identity, without=self._written_fields)
         if routed.cut < 0 and head.length is not None:
-            before, after = before + (head.value(b"content-length") or b"") + after, b""
+            before, after = before + (head.find_value(b"content-length") or b"") + after, b""
         kept = Identity(identity.caller, _NOTHING, identity.key)  # without the texts of keys
         return PlanTarget(group, member, (before, after), kept)
 
@@ -179,7 +179,7 @@ class PlanBuilder:
         tally = self._metrics.route(prefix.decode(), "passthrough")
         is_shared = self._door.find_shared_origin(head) is not None
         return RequestPolicy(
-            counts=RequestCounts(tally, tally.codes(head.method.decode())),
+            counts=RequestCounts(tally, tally.count_codes(head.method.decode())),
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not is_shared,
             watched=identity.key is not None and self._keys.is_watched(identity.key),
             repeatable=may_repeat(head, routed.api_path),

@@ -33,4 +33,4 @@ def may_run_twice(head: RequestHead, path: bytes) -> bool:
 
     These are requests that may be repeated (`may_repeat`), and those that the client made safe by an Idempotency-Key.
     """
-    return not head.websocket and (may_repeat(head, path) or bool(head.value(b"idempotency-key")))
+    return not head.websocket and (may_repeat(head, path) or bool(head.find_value(b"idempotency-key")))

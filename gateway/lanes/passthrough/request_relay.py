@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
-from gateway.auth.keyring import get_peer_address, invalid_key
+from gateway.auth.keyring import build_invalid_key_error, get_peer_address
 from gateway.contracts.errors import GatewayError, UndecidedError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.lanes.client import SENDING, Client
@@ -61,7 +61,7 @@ class RequestRelay:
         self.record = record = AccessRecord(plan.head, plan.policy, plan.target, client, began)
         self.pending: list[bytes] = []
         if plan.dispatcher is not None:
-            self.dispatcher = plan.dispatcher.new_dispatcher()
+            self.dispatcher = plan.dispatcher.build_dispatcher()
             self.has_choice = True
         if plan.observers is not None:
             self.observers = observers = []
@@ -81,17 +81,17 @@ class RequestRelay:
             body = fed
             if plan.policy.held_bytes is not None and self.request_body is not None:
                 self._length = length or 0
-                self._hold(digits, body, most_bytes=plan.policy.held_bytes)
+                self._hold_request(digits, body, most_bytes=plan.policy.held_bytes)
                 return
         elif len(body) > length:
-            self.client.hold(body[length:])
+            self.client.hold_bytes(body[length:])
             body = body[:length]
         record = self.record
         record.received_bytes = len(body)
         self._begin(digits, body, length or len(body))
         record.overhead_s = perf_counter() - record.began
 
-    def _hold(self, digits: bytes, body: bytes, *, most_bytes: int) -> None:
+    def _hold_request(self, digits: bytes, body: bytes, *, most_bytes: int) -> None:
         """Hold the request until its body is whole, or longer than `most_bytes`."""
         self._held, self._held_digits = bytearray(body), digits
         self.record.received_bytes = len(body)
@@ -111,8 +111,8 @@ class RequestRelay:
             return
         body, self._held = bytes(held), None
         key, listener = self.target.identity.key, self.client.listener
-        if key is not None and not listener.allows(key, get_peer_address(self.client.transport)):
-            self.fail(invalid_key(), outcome="cancelled")
+        if key is not None and not listener.allows_key(key, get_peer_address(self.client.transport)):
+            self.handle_failure(build_invalid_key_error(), outcome="cancelled")
             return
         self._least_rate = listener.timeouts.body_rate
         self._begin(self._held_digits, body, self._length or len(body))
@@ -151,14 +151,14 @@ class RequestRelay:
 
         undecided.answered.add_done_callback(continue_exchange)
 
-    def request_received(self, data: bytes) -> None:
+    def on_request_bytes(self, data: bytes) -> None:
         if self.request_body is None:
-            self.client.hold(data)
+            self.client.hold_bytes(data)
             return
         if fed := self._feed_request(data):
             self._relay_piece(fed)
         if self.dispatcher.awaits_body and self.is_under_way:
-            self.dispatcher.body_arrived(self)
+            self.dispatcher.on_body_arrived(self)
 
     def _relay_piece(self, fed: bytes) -> None:
         """Send a piece of the body on, or keep it until it can be sent."""
@@ -177,7 +177,7 @@ class RequestRelay:
             self.pending.append(fed)
             if record.received_bytes > HIGH_WATER_BYTES:  # nothing of it has gone on
                 self.client.pause(SENDING)
-        elif self.pending or (self.response_body is None and self.upstream.stale()):
+        elif self.pending or (self.response_body is None and self.upstream.is_stale()):
             # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end
             # would lose the answer, so it is read first.
             self.pending.append(fed)
@@ -191,7 +191,7 @@ class RequestRelay:
         fed = self._check_framing(data)
         if fed is None or self._held is not None or self._waits_for_room:
             return fed
-        self.dispatcher.request_fed(self, fed)
+        self.dispatcher.note_request_piece(self, fed)
         if not fed:
             return fed
         for observer in self.observers:
@@ -199,7 +199,7 @@ class RequestRelay:
                 observer.on_request_body(fed)
             except GatewayError as error:
                 if self.response_body is None:  # else the request is being answered
-                    self.fail(error, outcome=REFUSED)
+                    self.handle_failure(error, outcome=REFUSED)
                     return None
         return fed
 
@@ -211,14 +211,16 @@ class RequestRelay:
             fed = body.feed(data)
         except BodyError as error:
             if self.response_body is None:
-                self.fail(GatewayError("bad_framing", f"The request body is malformed: {error}."), outcome="cancelled")
+                self.handle_failure(
+                    GatewayError("bad_framing", f"The request body is malformed: {error}."), outcome="cancelled"
+                )
             else:
-                self.cut("cancelled")
+                self.cut_answer("cancelled")
             return None
         if body.done:
             self.request_body = None
             if body.rest:
-                self.client.hold(body.rest)
+                self.client.hold_bytes(body.rest)
         elif body.waiting:
             self.client.yield_turn(self._continue_request)
         return fed
@@ -226,7 +228,7 @@ class RequestRelay:
     def _continue_request(self) -> bool:
         """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
         if self.request_body is not None and self.is_under_way:
-            self.request_received(b"")
+            self.on_request_bytes(b"")
         return self.request_body is not None and self.request_body.waiting and self.is_under_way
 
     # Attempts.
@@ -274,13 +276,13 @@ class RequestRelay:
             upstream = await self.target.member.pool.connect()
         except GatewayError as error:
             self.connecting = None
-            self.fail(error, outcome="timeout" if error.code == "upstream_timeout" else "connect")
+            self.handle_failure(error, outcome="timeout" if error.code == "upstream_timeout" else "connect")
             return
         self.connecting = None
         pending, self.pending = b"".join(self.pending), []
         self.dispatcher.on_connected(self, upstream, pending)
 
-    def attach(self, upstream: UpstreamConnection, data: bytes) -> None:
+    def attach_connection(self, upstream: UpstreamConnection, data: bytes) -> None:
         """Send the request, or the beginning of it, over a connection."""
         client = self.client
         self.upstream = upstream
@@ -300,7 +302,7 @@ class RequestRelay:
         if not (upstream.reused and self.is_unanswered and self.dispatcher.is_silent):
             return False
         pool, request = self.target.member.pool, self.repeat
-        pool.doubt(upstream)
+        pool.end_old_connections(upstream)
         if request is None:
             return False
         self.target.group.tally.retries["stale"] += 1
@@ -317,12 +319,12 @@ class RequestRelay:
             if not self.upload_blocked:
                 self.client.resume(SENDING)
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         self.upload_blocked = True
         if self.request_body is not None:
             self.client.pause(SENDING)
 
-    def upstream_drained(self) -> None:
+    def on_upstream_drained(self) -> None:
         self.upload_blocked = False
         self.moved = None
         self.client.resume(SENDING)
@@ -343,9 +345,9 @@ class RequestRelay:
         if self._pace is None:
             self._pace = BodyPace(now, idle_s=limit_s, received_bytes=received)
         elif self.upload_blocked or self._waits_to_be_invited:
-            self._pace.excuse(now)
+            self._pace.excuse_elapsed_time(now)
         else:
-            return self._pace.late(now, idle_s=limit_s, received_bytes=received, least_rate=self._least_rate)
+            return self._pace.is_late(now, idle_s=limit_s, received_bytes=received, least_rate=self._least_rate)
         return False
 
     # The other half.
@@ -355,13 +357,13 @@ class RequestRelay:
         """Return whether no byte of a response came."""
         raise NotImplementedError
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         raise NotImplementedError
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         raise NotImplementedError
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         raise NotImplementedError
 
     def forward_response(self, data: bytes) -> None:
@@ -376,7 +378,7 @@ class RequestRelay:
     def drop_upstream(self) -> None:
         raise NotImplementedError
 
-    def fail(self, error: GatewayError, *, outcome: str) -> None:
+    def handle_failure(self, error: GatewayError, *, outcome: str) -> None:
         raise NotImplementedError
 
     def fail_soon(self, error: GatewayError, *, outcome: str) -> None:
@@ -385,5 +387,5 @@ class RequestRelay:
     def respond_error(self, error: GatewayError, *, outcome: str) -> None:
         raise NotImplementedError
 
-    def cut(self, outcome: str) -> None:
+    def cut_answer(self, outcome: str) -> None:
         raise NotImplementedError

@@ -36,12 +36,12 @@ class ResponseRelay(RequestRelay):
     _last_event: LastEvent | None = None  # of an event stream
     _tee: Tee | None = None  # where an observer reads the payload
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         """Forward the response: its head by the dispatcher or itself, its body to the client."""
         body = self.response_body
         if body is None:
             if self.has_choice:
-                self.dispatcher.response_received(self, data)
+                self.dispatcher.on_response_bytes(self, data)
             else:
                 self.forward_response(data)
             return
@@ -49,13 +49,13 @@ class ResponseRelay(RequestRelay):
         try:
             data = body.feed(data)
         except BodyError:
-            self.cut("invalid")
+            self.cut_answer("invalid")
             return
         if data:
             self.record.sent_bytes += len(data)
             self.client.transport.write(data)
             if self._last_event is not None:
-                self._last_event.see(data)
+                self._last_event.scan_piece(data)
         self._continue_or_end(body)
 
     def _continue_or_end(self, body: Body) -> None:
@@ -80,7 +80,7 @@ class ResponseRelay(RequestRelay):
         if self._is_tee_late():
             return True
         if self.upstream is not None:
-            self.response_received(b"")
+            self.on_response_bytes(b"")
         is_waiting = self.upstream is not None and self.response_body is not None and self.response_body.waiting
         return is_waiting or self._is_tee_late()
 
@@ -98,9 +98,9 @@ class ResponseRelay(RequestRelay):
             self.record.sent_bytes += relayed
             self.moved = None
             if self._last_event is not None:
-                self._last_event.see(self.upstream.relayed_last)
+                self._last_event.scan_piece(self.upstream.relayed_last)
         if self._tee is not None:
-            self._tee.take_back(relayed)
+            self._tee.keep_relayed(relayed)
 
     def forward_response(self, data: bytes) -> None:
         """Pass the beginning of a response on to the client. Nearly always it is regular, and often it is whole."""
@@ -174,7 +174,7 @@ class ResponseRelay(RequestRelay):
                 else:
                     raise ResponseError("it switched protocols without being asked")
         except ResponseError as error:
-            self.fail(self._build_invalid_error(str(error)), outcome="invalid")
+            self.handle_failure(self._build_invalid_error(str(error)), outcome="invalid")
 
     def forwards_interim(self, status: int) -> bool:
         """Return whether an interim answer goes to the client. It is invited once."""
@@ -205,7 +205,7 @@ class ResponseRelay(RequestRelay):
         self.client.write(text + fed)
         if record.streaming:
             self._last_event = LastEvent()
-            self._last_event.see(fed)
+            self._last_event.scan_piece(fed)
         record.sent_bytes = len(fed)
         record.note_head_forwarded(came)
         self._continue_or_end(body)
@@ -213,7 +213,7 @@ class ResponseRelay(RequestRelay):
     def _build_body(self, head: ResponseHead, *, payload_only: bool) -> Body:
         """Return the reader of the answer's body, which observers may read with it."""
         if self.observers:
-            self._tee = self._build_tee(lambda: head.value(b"content-encoding") or b"")
+            self._tee = self._build_tee(lambda: head.find_value(b"content-encoding") or b"")
             if self._tee is not None:
                 return self._tee.build_body(head, payload_only=payload_only)
         return build_body(head, payload_only=payload_only)

@@ -40,23 +40,23 @@ class Tunnel:
         self._client_ended = False
         self._upstream_ended = False
 
-    def request_received(self, data: bytes) -> None:
+    def on_request_bytes(self, data: bytes) -> None:
         self._moved = self._client.listener.clock()
         self._upstream.write(data)
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         self._moved = self._client.listener.clock()
         self._client.write(data)
 
-    def client_eof(self) -> bool:
+    def on_client_eof(self) -> bool:
         self._client_ended = True
         return self._forward_fin(self._upstream.transport)
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         self._upstream_ended = True
         return self._forward_fin(self._client.transport)
 
-    def client_gone(self) -> None:
+    def on_client_gone(self) -> None:
         """End the upstream's side: cleanly if the client had sent its FIN, else at once."""
         if self._client_ended:
             self._upstream.pool.finish(self._upstream)
@@ -64,24 +64,24 @@ class Tunnel:
             self._upstream.abort()
         self._notify_observers()
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         """End the client's side: cleanly after a FIN of the upstream, else at once."""
         if error is None:
-            self._client.turn_done(keep=False)
+            self._client.end_transaction(keep=False)
         else:
             self._client.abort()
         self._notify_observers()
 
-    def client_full(self) -> None:
+    def on_client_full(self) -> None:
         self._upstream.pause()
 
-    def client_drained(self) -> None:
+    def on_client_drained(self) -> None:
         self._upstream.resume()
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         self._client.pause(SENDING)
 
-    def upstream_drained(self) -> None:
+    def on_upstream_drained(self) -> None:
         self._client.resume(SENDING)
 
     def sweep(self, now: float) -> None:

@@ -8,7 +8,7 @@ from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.upstream.endpoint import Endpoint
 
 
-def upstream_head(
+def build_upstream_head(
     head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity, *, without: frozenset[bytes] = frozenset()
 ) -> tuple[bytes, bytes]:
     """Return the head for the upstream, in two parts around the digits of Content-Length (the second may be empty).
@@ -29,13 +29,13 @@ def upstream_head(
     parts: list[bytes] = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
     after: list[bytes] = []
     out = parts
-    if head.value(b"host") is None:
+    if head.find_value(b"host") is None:
         parts.append(b"Host: %b\r\n" % endpoint.authority)
     for field in head.fields:
         if field.name == b"host":
             out.append(_replace_value(field, endpoint.authority))
         elif field.name == credential:
-            out.append(_replace_value(field, endpoint.credential(credential)))
+            out.append(_replace_value(field, endpoint.build_credential(credential)))
             credential = b""
         elif field.name == b"content-length":
             start = field.line.index(field.value, len(field.name) + 1)
@@ -50,7 +50,7 @@ def upstream_head(
         elif field.name not in drop and not _is_gateway_field(field.name):
             out.append(field.line)
     if credential:
-        out.append(b"%b: %b\r\n" % (credential.title(), endpoint.credential(credential)))
+        out.append(b"%b: %b\r\n" % (credential.title(), endpoint.build_credential(credential)))
     out.append(b"\r\n")
     return b"".join(parts), b"".join(after)
 
@@ -65,7 +65,7 @@ def _find_credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:
     """Return the header for the upstream's key: configured, as the client used, else Authorization."""
     if endpoint.auth_header is not None:
         return endpoint.auth_header
-    return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
+    return next((name for name in CREDENTIAL_HEADERS if head.find_value(name) is not None), CREDENTIAL_HEADERS[0])
 
 
 def _replace_value(field: Field, value: bytes) -> bytes:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.store import Json
-from gateway.mcp.schemas.normal_form import normal_form
+from gateway.mcp.schemas.normal_form import build_normal_form
 
 #: What stands for a part that one of them does not have.
 ABSENT: Final = "(absent)"
@@ -25,7 +25,7 @@ class Difference:
     present: str
 
 
-def differences(accepted: Json, present: Json) -> list[Difference]:
+def describe_differences(accepted: Json, present: Json) -> list[Difference]:
     """Return the differences of two documents, as `ManagedService.document` describes them; none: they mean the same.
 
     What is in one of them only, and no part of a definition, is passed over.
@@ -41,7 +41,7 @@ def differences(accepted: Json, present: Json) -> list[Difference]:
 
 
 def _normalize_value(key: str, value: Any) -> Any:
-    return normal_form(value) if key in _SCHEMAS and isinstance(value, dict) else value
+    return build_normal_form(value) if key in _SCHEMAS and isinstance(value, dict) else value
 
 
 def _walk_both(place: str, accepted: Any, present: Any) -> Iterator[Difference]:
@@ -54,6 +54,6 @@ def _walk_both(place: str, accepted: Any, present: Any) -> Iterator[Difference]:
             names = dict.fromkeys((*pair[0], *pair[1]))
             stack += [(f"{place}.{name}", *(one.get(name, _MISSING) for one in pair)) for name in names]
             continue
-        texts = [ABSENT if one is _MISSING else canonical(one) for one in pair]
+        texts = [ABSENT if one is _MISSING else write_canonical(one) for one in pair]
         if texts[0] != texts[1]:
             yield Difference(place, *texts)

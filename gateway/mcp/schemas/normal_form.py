@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.storage.store import Json
 from gateway.mcp.schemas.references import UNFOLDED_LIMIT, find_anchors, find_reference_problem, resolve_reference
 
@@ -51,7 +51,7 @@ class _TooLargeError(Exception):
     """The reason why a schema stays as it is."""
 
 
-def normal_form(schema: Json) -> Json:
+def build_normal_form(schema: Json) -> Json:
     """Return the normal form of a schema; one whose references lead nowhere or in a circle stays as it is.
 
     The order of keys is not normal: compare canonical texts.
@@ -143,4 +143,4 @@ def _is_meaningless(part: Json, key: str) -> bool:
 
 
 def _sort_values(values: Sequence[Any]) -> list[Any]:
-    return sorted(values, key=canonical)
+    return sorted(values, key=write_canonical)

@@ -53,7 +53,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
     def __init__(self, *, private_networks: bool, max_bytes: int, resolve: Resolve | None = None) -> None:
         self._private_networks = private_networks
         self._max_bytes = max_bytes
-        self._resolve = resolve or LOOKUPS.addresses
+        self._resolve = resolve or LOOKUPS.resolve_addresses
         self._pools: dict[Origin, GuardedPool] = {}
 
     async def __aenter__(self) -> Self:
@@ -90,7 +90,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             if isinstance(error, GatewayError):
                 raise httpx2.ReadError(f"{CLOSED}: the server gave no answer") from None
             raise
-        if (head.value(b"content-encoding") or b"identity").lower() != b"identity":
+        if (head.find_value(b"content-encoding") or b"identity").lower() != b"identity":
             call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
         return HttpAnswer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
@@ -136,19 +136,19 @@ class HttpAnswer:
         self._call = call
         self._limit_bytes = limit_bytes
 
-    def value(self, name: bytes) -> str:
+    def get_field(self, name: bytes) -> str:
         """Return the value of a field by its name in lower case; "": there is none."""
-        return (self._head.value(name) or b"").decode("latin-1")
+        return (self._head.find_value(name) or b"").decode("latin-1")
 
     async def read(self) -> bytes:
         """Return the body. Raises httpx2.StreamError."""
-        return b"".join([piece async for piece in self.pieces()])
+        return b"".join([piece async for piece in self.iterate_pieces()])
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def iterate_pieces(self) -> AsyncIterator[bytes]:
         """Yield the body in pieces. Raises httpx2.StreamError."""
         size_bytes, counter = 0, ValueCounter()
         try:
-            while piece := await self._call.more():
+            while piece := await self._call.read_more():
                 size_bytes += len(piece)
                 if self._limit_bytes is not None:
                     counter.feed(piece)
@@ -176,7 +176,7 @@ class _Body(httpx2.AsyncByteStream):
         self._answer = answer
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._answer.pieces()
+        return self._answer.iterate_pieces()
 
     async def aclose(self) -> None:
         self._answer.close()

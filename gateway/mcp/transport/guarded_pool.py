@@ -32,8 +32,8 @@ class GuardedPool(Pool):
         super().__init__(endpoint, clock=asyncio.get_running_loop().time)
         self._allowed = allowed
 
-    def take(self) -> UpstreamConnection | None:
-        while (connection := super().take()) is not None:
+    def take_idle(self) -> UpstreamConnection | None:
+        while (connection := super().take_idle()) is not None:
             if self._clock() - connection.idle_since < connection.idle_limit_s:
                 return connection
             connection.abort()
@@ -53,8 +53,8 @@ class GuardedPool(Pool):
             self.open.add(connection)
         return connection
 
-    def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
-        super().give(connection, idle_timeout_s=idle_timeout_s)
+    def return_connection(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
+        super().return_connection(connection, idle_timeout_s=idle_timeout_s)
         if len(self.idle) > _MOST_IDLE:
             self.idle.pop(0).abort()
 

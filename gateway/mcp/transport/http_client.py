@@ -102,7 +102,7 @@ class Sender:
             answer = await self._send_with_token(
                 method, [*fields, *self._build_protocol_headers(headers)], content, is_call=is_call
             )
-            if answer.status not in _LEADS_AWAY or not (location := answer.value(b"location")):
+            if answer.status not in _LEADS_AWAY or not (location := answer.get_field(b"location")):
                 return answer
             answer.close()
             if is_call:
@@ -123,7 +123,7 @@ class Sender:
         if self._tokens is None:
             return await self._send_with_cookies(method, fields, content)
         for is_last in (False, True):
-            token = await self._tokens.token()
+            token = await self._tokens.get_token()
             if is_call and not CALL_STANDS.get(_is_always_cleared)():
                 raise RequestNotRunError("what cleared the call has changed")
             answer = await self._send_with_cookies(
@@ -143,7 +143,7 @@ class Sender:
             if b"cookie" not in {name.lower() for name, _ in self._always} and "cookie" in request.headers:
                 fields = [*fields, (b"Cookie", request.headers["cookie"].encode("latin-1"))]
         answer = await self._web.ask(self._origin, method, self._encode_head(method, fields) + content)
-        if answer.value(b"set-cookie"):
+        if answer.get_field(b"set-cookie"):
             found = [(field.name, field.value) for field in answer.fields if field.name == b"set-cookie"]
             self._cookies.extract_cookies(httpx2.Response(200, headers=found, request=httpx2.Request("GET", self._url)))
             if sum(len(cookie.name) + len(cookie.value or "") for cookie in self._cookies.jar) > _COOKIE_CHARS:

@@ -139,7 +139,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         if self._is_closed:
             raise RequestNotRunError
         opts = opts or {}
-        request_id, key = self._new_id(opts.get("request_id"))
+        request_id, key = self._generate_id(opts.get("request_id"))
         asked = self._asked[key] = _PendingRequest(opts.get("on_progress"))
         sent: Json = {**params} if params else {}
         if asked.progressed is not None:
@@ -197,7 +197,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             except (httpx2.HTTPError, IssuerError, RedirectError, TimeoutError) as error:
                 log.debug("the session of an MCP server was not ended: %s", error)
 
-    def _new_id(self, wanted: RequestId | None) -> tuple[RequestId, RequestId]:
+    def _generate_id(self, wanted: RequestId | None) -> tuple[RequestId, RequestId]:
         """Return a request's id as sent, and as stored here. Raises ValueError for one in use."""
         if wanted is not None:
             if (key := coerce_request_id(wanted)) in self._asked:
@@ -219,12 +219,12 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         method = message["method"]
         answer = await self._post_request(encode_message(message), headers, is_call=method == _CALL)
         try:
-            kind = answer.value(b"content-type").lower()
+            kind = answer.get_field(b"content-type").lower()
             if answer.status >= 400:
                 raise await self._build_status_error(answer, is_json=kind.startswith(_JSON))
             if answer.status == 202:
                 raise MCPError(code=INVALID_REQUEST, message="it answered a request with HTTP 202, which has no answer")
-            if method == "initialize" and (session := answer.value(b"mcp-session-id")):
+            if method == "initialize" and (session := answer.get_field(b"mcp-session-id")):
                 self._sender.session = session
             if kind.startswith(_JSON):
                 return get_result(await read_answer(await answer.read(), message["id"]))
@@ -323,7 +323,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
                     await self._of_server.take(_CHANGED)
                 was_had = True
                 await self._read_standing_stream(answer, place)
-            wait_s = 0.0 if place.last_id else backoff.next_s(up_s=loop.time() - began_s)
+            wait_s = 0.0 if place.last_id else backoff.choose_wait_s(up_s=loop.time() - began_s)
             await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S, wait_s))
 
     async def _read_standing_stream(self, answer: HttpAnswer, place: StreamPosition) -> None:
@@ -366,14 +366,14 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         except (httpx2.ReadError, IssuerError, RedirectError) as error:
             log.debug("a stream of an MCP server is not opened: %s", error)
             return None
-        if answer.status < 400 and answer.value(b"content-type").lower().startswith(_EVENTS):
+        if answer.status < 400 and answer.get_field(b"content-type").lower().startswith(_EVENTS):
             return answer
         answer.close()
         return None
 
     def _build_event_reader(self, answer: HttpAnswer, place: StreamPosition) -> EventMessages:
         return EventMessages(
-            answer.pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place
+            answer.iterate_pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place
         )
 
     def _find_progress_callback(self, request_id: RequestId) -> ProgressFnT | None:

@@ -32,7 +32,7 @@ class Issuer:
             raise IssuerError(f"the issuer's metadata names no {field} that is as safe as the issuer")
         return url
 
-    async def json(
+    async def request_json(
         self, method: str, url: str, *, data: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> Json:
         """Return the JSON object of an answer. Raises IssuerError."""
@@ -70,7 +70,7 @@ class Issuer:
         ]
         for place in dict.fromkeys(places):
             try:
-                metadata = await self.json("GET", place)
+                metadata = await self.request_json("GET", place)
             except _AbsentError:
                 continue
             if str(metadata.get("issuer", "")).rstrip("/") != self._identifier.rstrip("/"):

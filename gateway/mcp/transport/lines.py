@@ -58,7 +58,7 @@ class Lines:
         self.skipped += data.count(b"\n", begin, last + 1)
         self._add_piece(data[last + 1 :])
 
-    def rest(self) -> Line | None:
+    def get_rest(self) -> Line | None:
         """Return the text after the last end of a line, once the stream has ended; None: there is none."""
         return self._take_line() if self._size else None
 

@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 
 from mcp_types import RequestId
 
-from gateway.aio.cooperative import TimeSlice, aside
+from gateway.aio.cooperative import TimeSlice, run_aside
 from gateway.contracts.storage.store import Json
 from gateway.jsontext import strict_json
 from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT
@@ -62,7 +62,7 @@ async def read_message(content: bytes) -> object:
 
     Texts of a result of a tool or a resource are whole.
     """
-    return await aside(partial(_parse_and_shorten, content), content=content)
+    return await run_aside(partial(_parse_and_shorten, content), content=content)
 
 
 def _parse_and_shorten(content: bytes) -> object:

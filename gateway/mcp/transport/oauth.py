@@ -38,7 +38,7 @@ class OAuthTokenSource:
         self._token: str | None = None
         self._until_s = 0.0
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         """Return a token that is valid for a while. Raises IssuerError.
 
         It requests a new one only if necessary, and once for all concurrent callers.
@@ -63,7 +63,9 @@ class OAuthTokenSource:
         pair = f"{quote(credentials.client_id, safe='')}:{quote(credentials.client_secret, safe='')}"
         basic = base64.b64encode(pair.encode()).decode()
         endpoint = await self._issuer.get_url("token_endpoint")
-        answer = await self._issuer.json("POST", endpoint, data=form, headers={"Authorization": f"Basic {basic}"})
+        answer = await self._issuer.request_json(
+            "POST", endpoint, data=form, headers={"Authorization": f"Basic {basic}"}
+        )
         token, life_s = answer.get("access_token"), answer.get("expires_in", _DEFAULT_LIFE_S)
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
             raise IssuerError("the issuer's answer holds no access_token")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.aio.clock import until_set
+from gateway.aio.clock import wait_until_set
 from gateway.mcp.transport.lines import Lines
 
 #: The variables that a server gets of the gateway's own environment.
@@ -156,7 +156,7 @@ class ServerProcess:
         self._over.set()
 
     async def _wait_for_end(self, limit_s: float) -> bool:
-        await until_set(self._over, limit_s)
+        await wait_until_set(self._over, limit_s)
         return self._over.is_set()
 
     def _kill(self) -> None:
@@ -173,7 +173,7 @@ class ServerProcess:
             for line in lines.feed(b"\n".join((older, *last))):
                 self._append_stderr(line.head)
             await asyncio.sleep(0)  # a flood must not keep the loop for itself
-        if (rest := lines.rest()) is not None:
+        if (rest := lines.get_rest()) is not None:
             self._append_stderr(rest.head)
 
     def _append_stderr(self, line: bytes) -> None:

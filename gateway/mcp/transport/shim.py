@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 from gateway.sandbox import process_tree as family
-from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, call_prctl
 
 #: The signals that would end the shim before its server.
 _SURVIVED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -41,7 +41,7 @@ def main() -> None:
 
 def _run_server(gateway: socket.socket, order: dict[str, Any]) -> None:
     """Start the server, wait for its end, end all its processes, and report the exit code."""
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    call_prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in _SURVIVED:
         signal.signal(number, _on_signal)  # a handler is not passed on to the server; "ignore" would be
     try:
@@ -54,7 +54,7 @@ def _run_server(gateway: socket.socket, order: dict[str, Any]) -> None:
     _redirect_streams_to_devnull()
     _send_report(gateway, {"pid": server.pid})
     codes = _watch(gateway, server.pid)
-    codes |= family.end(grace_s=0.0 if server.pid in codes else order["grace_s"])
+    codes |= family.end_descendants(grace_s=0.0 if server.pid in codes else order["grace_s"])
     _send_report(gateway, {"code": codes.get(server.pid)})
 
 

@@ -34,9 +34,9 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from gateway.aio.cooperative import TimeSlice, in_turns
+from gateway.aio.cooperative import TimeSlice, run_cooperatively
 from gateway.jsontext.strict_json import StrictJsonError
-from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, more_values
+from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, has_more_values
 from gateway.mcp.transport.junk_limit import Noise
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.messages import MAY_HAVE_RUN, REFUSED, read_message
@@ -226,7 +226,7 @@ class StdioTransport:
     async def _parse_line(self, line: Line) -> SessionMessage | None:
         """Return the session's message for a line; None: it gets none."""
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
-        too_many = line.whole and await in_turns(more_values(line.head, SERVICE_VALUES_LIMIT))
+        too_many = line.whole and await run_cooperatively(has_more_values(line.head, SERVICE_VALUES_LIMIT))
         if too_many:
             problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
         elif line.whole and b'"jsonrpc"' in line.head:

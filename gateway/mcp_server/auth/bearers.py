@@ -45,7 +45,7 @@ class Bearers:
             oauth, token = find_oauth(self._in_use()), _parse_token(head)
             if error.code != "invalid_api_key" or oauth is None or token is None:
                 raise
-        caller = await (await self._get_verifier(oauth)).caller(token)
+        caller = await (await self._get_verifier(oauth)).find_caller(token)
         if SCOPE not in caller.scopes:
             raise GatewayError(
                 "scope_missing",
@@ -105,8 +105,8 @@ def _import_verifier() -> "type[AccessTokenVerifier]":
 
 def _parse_token(head: RequestHead) -> bytes | None:
     """Return the access token of a request; None if its credential cannot be one."""
-    value = head.value(_AUTHORIZATION)
-    if value is None or head.value(GATEWAY_HEADER) is not None:
+    value = head.find_value(_AUTHORIZATION)
+    if value is None or head.find_value(GATEWAY_HEADER) is not None:
         return None
     scheme, _, token = value.partition(b" ")
     token = token.strip()

@@ -56,7 +56,7 @@ class ElicitationAnswers:
         if len(session.heads) > _MOST:
             del session.heads[next(iter(session.heads))]
 
-    def sender(self, session_id: str, answer: ElicitResult) -> RequestHead | None:
+    def find_sender(self, session_id: str, answer: ElicitResult) -> RequestHead | None:
         """Return the head of the request that brought an answer; None: it is unknown."""
         session, mark = self._sessions.get(session_id), (answer.meta or {}).get(_MARK)
         return session.heads.get(mark) if session is not None and isinstance(mark, str) else None

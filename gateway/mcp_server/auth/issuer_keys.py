@@ -23,7 +23,7 @@ from jwt.algorithms import AllowedPublicKeys
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Json
-from gateway.mcp.sdk_import import silence
+from gateway.mcp.sdk_import import silence_loggers
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.issuer import Issuer, IssuerError
 
@@ -59,7 +59,7 @@ class IssuerKeys:
     """The keys of one issuer. Without `jwks_url` the issuer's metadata names their place."""
 
     def __init__(self, issuer: str, jwks_url: str | None, *, clock: Clock) -> None:
-        silence("httpcore2", "httpx2")
+        silence_loggers("httpcore2", "httpx2")
         self._issuer = issuer
         self._jwks_url = jwks_url
         self._clock = clock
@@ -67,7 +67,7 @@ class IssuerKeys:
         self._read_s = self._tried_s = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def key(self, kid: str | None, algorithm: str) -> AllowedPublicKeys:
+    async def find_key(self, kid: str | None, algorithm: str) -> AllowedPublicKeys:
         """Return the key of that id which may sign so; without an id, the only one that may.
 
         Raises UnknownKeyError, and GatewayError (issuer_unavailable) if the issuer's keys are not known.
@@ -124,7 +124,7 @@ class IssuerKeys:
                 GuardedNetwork(private_networks=True, max_bytes=_MOST_BYTES) as web,
             ):
                 issuer = Issuer(self._issuer, web=web)
-                jwks = await issuer.json("GET", self._jwks_url or await issuer.get_url("jwks_uri"))
+                jwks = await issuer.request_json("GET", self._jwks_url or await issuer.get_url("jwks_uri"))
             found = parse_keys(jwks, self._issuer)
             if not found:
                 raise IssuerError("the issuer's answer holds no key that signs tokens")

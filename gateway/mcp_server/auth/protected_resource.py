@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.ops_pages import Route, readable
+from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.config import Settings
 from gateway.config.schema.serve_oauth import ServeOAuth
 from gateway.contracts.errors import GatewayError
@@ -25,8 +25,8 @@ class ProtectedResource:
     def __init__(self, *, in_use: Callable[[], Settings]) -> None:
         self._in_use = in_use
 
-    def routes(self) -> Sequence[Route]:
-        return readable(WELL_KNOWN + "{path:.*}", self._serve_metadata)
+    def list_routes(self) -> Sequence[Route]:
+        return build_readable_routes(WELL_KNOWN + "{path:.*}", self._serve_metadata)
 
     async def _serve_metadata(self, request: web.Request) -> web.Response:
         """Answer with the metadata as JSON. Raises GatewayError if there is none at this path."""

@@ -18,7 +18,7 @@ from gateway.config.values.scalars import parse_shown_name
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.plugin import Clock
-from gateway.mcp.server_text import visible
+from gateway.mcp.server_text import remove_invisible
 from gateway.mcp_server.auth.issuer_keys import IssuerKeys, UnknownKeyError
 
 #: Clocks of issuer and gateway may differ by this.
@@ -45,7 +45,7 @@ class AccessTokenVerifier:
         self._clock = clock
         self._keys = IssuerKeys(settings.issuer, settings.jwks_url, clock=clock)
 
-    async def caller(self, token: bytes) -> Caller:
+    async def find_caller(self, token: bytes) -> Caller:
         """Return the caller that a token is about. Raises GatewayError.
 
         invalid_api_key: it is not from this issuer. invalid_token: it is, and is not valid here or now.
@@ -67,7 +67,7 @@ class AccessTokenVerifier:
                 raise _build_token_error()
             claims: Mapping[str, Any] = jwt.decode(
                 token,
-                await self._keys.key(header.get("kid"), algorithm),
+                await self._keys.find_key(header.get("kid"), algorithm),
                 algorithms=[algorithm],  # one of the key's algorithms, or there is no key
                 audience=settings.audience,
                 issuer=settings.issuer,
@@ -151,7 +151,7 @@ def _read_label(claims: Mapping[str, Any], name: str) -> str:
         label = parse_shown_name(_find_claim(claims, name))
     except ValueError:
         label = ""
-    if not label.isprintable() or visible(label) != label or not label:
+    if not label.isprintable() or remove_invisible(label) != label or not label:
         raise _build_invalid_error(f"its claim {name!r} is not a name of 1 to 128 visible characters")
     return label
 

@@ -7,7 +7,7 @@ characters. What passes is written anew for the SDK. So what is approved, what r
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gateway.aio.cooperative import aside
+from gateway.aio.cooperative import run_aside
 from gateway.contracts.errors import GatewayError
 from gateway.jsontext import strict_json
 
@@ -19,7 +19,7 @@ STATE: Final = 64 << 10
 async def read_message(content: bytes, *, most_values: int) -> object:
     """Return the JSON value in a body. Raises GatewayError (invalid_json), which names what is wrong and the place."""
     try:
-        value: object = await aside(lambda: strict_json.read(content, most_values=most_values), content=content)
+        value: object = await run_aside(lambda: strict_json.read(content, most_values=most_values), content=content)
     except strict_json.RepeatedKeyError as error:
         raise GatewayError(
             "invalid_json",

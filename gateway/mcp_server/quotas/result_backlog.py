@@ -41,7 +41,7 @@ class UnreadResults:
         self._owned[get_owner(visit)] += size_bytes
         return True
 
-    async def turn(self, visit: ClientRequest, size_bytes: int) -> None:
+    async def wait_for_room(self, visit: ClientRequest, size_bytes: int) -> None:
         """Wait until there is room for a result, and count it; return if its client leaves."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = visit, size_bytes

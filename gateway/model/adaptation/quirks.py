@@ -94,7 +94,7 @@ class LearntQuirks:
         learnt = self._learnt.get(asked)
         return configured if learnt is None else configured | learnt
 
-    def learn(self, asked: QuirkKey, quirks: Quirks) -> None:
+    def remember_quirks(self, asked: QuirkKey, quirks: Quirks) -> None:
         """Remember the quirks with which a request was taken that was refused before."""
         self._learnt.pop(asked, None)
         self._learnt[asked] = quirks

@@ -49,7 +49,7 @@ def read_command(text: str) -> tuple[Script, tuple[ClassifiedCommand, ...]]:
 
 
 def _read(step: SimpleCommand) -> ClassifiedCommand:
-    name = _name(step.words[0])
+    name = _read_name(step.words[0])
     listed = COMMANDS.get(name)
     if listed is None:
         raise Objection("command", f"{step.words[0].text!r} is not on the list of harmless commands.")
@@ -63,7 +63,7 @@ def _read(step: SimpleCommand) -> ClassifiedCommand:
     wide = WIDE.search if name in _FORMATTING else _LARGE.match if name in _LAYING_OUT else None
     if wide is not None and any(wide(word.text) for word in step.words):
         raise Objection("operand", f"{name} would print more blanks than a person reads.")
-    use = _use(name, step.words[1:], listed)
+    use = _read_use(name, step.words[1:], listed)
     if listed.grammar == "xargs" and not (step.has_input or "-a" in use.options):
         raise Objection("waits_for_input", "xargs would wait for input.")
     for words in use.runs:
@@ -71,7 +71,7 @@ def _read(step: SimpleCommand) -> ClassifiedCommand:
     return ClassifiedCommand(name, step, listed, use)
 
 
-def _name(word: Word) -> str:
+def _read_name(word: Word) -> str:
     """Return the command's name; "" where its spelling hides something."""
     if word.expands or word.tilde or not word.bare:
         return ""
@@ -86,16 +86,16 @@ def _read_run(runner: str, words: tuple[Word, ...]) -> None:
 
     find gives names of files that it found, xargs whatever it reads.
     """
-    name = _name(words[0]) if words else ""
+    name = _read_name(words[0]) if words else ""
     listed = COMMANDS.get(name)
     if listed is None or not listed.open or listed.grammar not in ("options", "text") or name == "cd":
         raise Objection(
             "command", f"{runner} runs {words[0].text if words else ''!r}, which is not known to be harmless."
         )
-    _use(name, words[1:], listed)
+    _read_use(name, words[1:], listed)
 
 
-def _use(name: str, words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
+def _read_use(name: str, words: tuple[Word, ...], listed: CommandSpec) -> CommandUse:
     match listed.grammar:
         case "text":
             return CommandUse()

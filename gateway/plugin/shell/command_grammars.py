@@ -153,7 +153,7 @@ def read_find(words: tuple[Word, ...]) -> CommandUse:
         at += 1
     starts: list[Word] = []
     while at < len(words) and not words[at].text.startswith(("-", "(", ")", ",", "!")):
-        _never_a_predicate(words[at])
+        _refuse_predicate(words[at])
         starts.append(words[at])
         at += 1
     options: set[str] = set()
@@ -178,7 +178,7 @@ def read_find(words: tuple[Word, ...]) -> CommandUse:
         if _FIND_ACTION.fullmatch(words[at].text):
             raise Objection("option", f"Not every find reads {words[at].text!r} as the value of {predicate}.")
         if words[at].splits:
-            _never_a_predicate(words[at])
+            _refuse_predicate(words[at])
         values.append((predicate, words[at]))
         at += 1
     return CommandUse(frozenset(options), tuple(values), tuple(starts), tuple(runs))
@@ -263,7 +263,7 @@ def read_lookup(words: tuple[Word, ...]) -> CommandUse:
     return CommandUse()
 
 
-def _never_a_predicate(word: Word) -> None:
+def _refuse_predicate(word: Word) -> None:
     """Raise Objection if a word may expand to a predicate of find, which is a dash and letters, without a dot."""
     if not word.expands:
         return

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gateway.plugin.shell.options import CommandSpec, long_names, options
+from gateway.plugin.shell.options import CommandSpec, build_long_names, split_options
 from gateway.plugin.shell.programs import PROGRAMS
 from gateway.plugin.shell.text_commands import TEXT_COMMANDS
 
@@ -18,7 +18,7 @@ _NO_ENVIRONMENT = re.compile(r"(?!.*env).*", re.DOTALL | re.IGNORECASE)
 
 _SUM = CommandSpec(
     short="bctwz",
-    long=long_names("binary check tag text zero ignore-missing quiet status strict warn"),
+    long=build_long_names("binary check tag text zero ignore-missing quiet status strict warn"),
     open=True,
     names=True,
     reads=1,
@@ -27,7 +27,7 @@ _GREP = CommandSpec(
     core=True,
     short="EFGPHILNRTUVZabchilnoqrsuvwxyz",
     valued="ABCDdefm",
-    long=long_names(
+    long=build_long_names(
         "extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case word-regexp line-regexp"
         " null-data no-messages invert-match byte-offset line-number line-buffered with-filename no-filename"
         " only-matching quiet silent text recursive dereference-recursive files-without-match files-with-matches count"
@@ -53,16 +53,16 @@ _GREP = CommandSpec(
     ),
     numeric=True,
     open=True,
-    recursive=options("-r -R --recursive --dereference-recursive"),
+    recursive=split_options("-r -R --recursive --dereference-recursive"),
     reads=2,
     text=1,
-    pattern_options=options("-e -f --regexp --file"),
-    patterns=options("-e --regexp"),
+    pattern_options=split_options("-e -f --regexp --file"),
+    patterns=split_options("-e --regexp"),
 )
 _TEXT = CommandSpec(grammar="text", open=True)
 _TEST = CommandSpec(grammar="test")
 _BASE = CommandSpec(
-    short="di", valued="w", long=long_names("decode ignore-garbage"), long_valued=options("wrap"), reads=1
+    short="di", valued="w", long=build_long_names("decode ignore-garbage"), long_valued=split_options("wrap"), reads=1
 )
 
 _CORE = {
@@ -70,27 +70,27 @@ _CORE = {
         core=True,
         short="aAbBcCdDfFgGhHiIklLmnNopqQrRsStuUvxXZ1",
         valued="ITw",
-        long=long_names(
+        long=build_long_names(
             "all almost-all author escape ignore-backups color colour directory dired classify file-type full-time"
             " group-directories-first no-group human-readable si dereference-command-line hyperlink inode kibibytes"
             " dereference dereference-command-line-symlink-to-dir numeric-uid-gid literal hide-control-chars"
             " show-control-chars quote-name reverse recursive size context zero"
         ),
-        long_valued=options(
+        long_valued=split_options(
             "block-size format hide indicator-style ignore quoting-style sort time time-style tabsize width"
         ),
         open=True,
         names=True,
-        recursive=options("-R --recursive"),
+        recursive=split_options("-R --recursive"),
     ),
     "cat": CommandSpec(
         core=True,
         short="AbeEnstTuv",
-        long=long_names("show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"),
+        long=build_long_names("show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"),
         open=True,
         reads=1,
     ),
-    "pwd": CommandSpec(core=True, short="LP", long=long_names("logical physical"), operands=0),
+    "pwd": CommandSpec(core=True, short="LP", long=build_long_names("logical physical"), operands=0),
     "echo": CommandSpec(core=True, grammar="text", open=True),
     "grep": _GREP,
     "egrep": _GREP,
@@ -99,8 +99,8 @@ _CORE = {
         core=True,
         short="qvz",
         valued="cn",
-        long=long_names("quiet silent verbose zero-terminated"),
-        long_valued=options("bytes lines"),
+        long=build_long_names("quiet silent verbose zero-terminated"),
+        long_valued=split_options("bytes lines"),
         numeric=True,
         open=True,
         reads=1,
@@ -109,29 +109,29 @@ _CORE = {
         core=True,
         short="fFqvzr",
         valued="cns",
-        long=long_names("follow retry quiet silent verbose zero-terminated"),
-        long_valued=options("bytes lines max-unchanged-stats pid sleep-interval"),
+        long=build_long_names("follow retry quiet silent verbose zero-terminated"),
+        long_valued=split_options("bytes lines max-unchanged-stats pid sleep-interval"),
         numeric=True,
         open=True,
-        endless=options("-f -F --follow --retry"),
+        endless=split_options("-f -F --follow --retry"),
         reads=1,
     ),
     "wc": CommandSpec(
         core=True,
         short="clLmw",
-        long=long_names("bytes chars lines max-line-length words total"),
+        long=build_long_names("bytes chars lines max-line-length words total"),
         open=True,
         names=True,
         reads=1,
     ),
     "find": CommandSpec(core=True, grammar="find", names=True, walks=True),
-    "which": CommandSpec(core=True, short="as", long=long_names("all"), open=True, text=256),
+    "which": CommandSpec(core=True, short="as", long=build_long_names("all"), open=True, text=256),
     "type": CommandSpec(core=True, short="afptP", open=True, text=256),
-    "whoami": CommandSpec(core=True, long=long_names(""), operands=0),
+    "whoami": CommandSpec(core=True, long=build_long_names(""), operands=0),
     "id": CommandSpec(
         core=True,
         short="agGnruzZ",
-        long=long_names("context group groups name real user zero"),
+        long=build_long_names("context group groups name real user zero"),
         open=True,
         text=256,
     ),
@@ -140,59 +140,68 @@ _CORE = {
         short="uR",
         valued="dr",
         attached="I",
-        long=long_names("utc universal iso-8601 rfc-email resolution debug"),
-        long_valued=options("date reference rfc-3339"),
+        long=build_long_names("utc universal iso-8601 rfc-email resolution debug"),
+        long_valued=split_options("date reference rfc-3339"),
         operand=re.compile(r"\+.*", re.DOTALL),
         operands=1,
-        extended=options("-d --date"),
+        extended=split_options("-d --date"),
         text=1,
     ),
-    "uptime": CommandSpec(core=True, short="ps", long=long_names("pretty since"), operands=0),
+    "uptime": CommandSpec(core=True, short="ps", long=build_long_names("pretty since"), operands=0),
 }
 
 _FILES = {
     "basename": CommandSpec(
-        short="az", valued="s", long=long_names("multiple zero"), long_valued=options("suffix"), open=True, text=256
+        short="az",
+        valued="s",
+        long=build_long_names("multiple zero"),
+        long_valued=split_options("suffix"),
+        open=True,
+        text=256,
     ),
-    "dirname": CommandSpec(short="z", long=long_names("zero"), open=True, text=256),
+    "dirname": CommandSpec(short="z", long=build_long_names("zero"), open=True, text=256),
     "realpath": CommandSpec(
         short="eEmLPqsz",
-        long=long_names("canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero"),
-        long_valued=options("relative-to relative-base"),
+        long=build_long_names(
+            "canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero"
+        ),
+        long_valued=split_options("relative-to relative-base"),
         open=True,
         text=256,
     ),
     "readlink": CommandSpec(
         short="efmnqsvz",
-        long=long_names("canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero"),
+        long=build_long_names(
+            "canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero"
+        ),
         open=True,
         text=256,
     ),
     "stat": CommandSpec(
         short="fLt",
         valued="c",
-        long=long_names("dereference file-system terse cached"),
-        long_valued=options("format printf"),
+        long=build_long_names("dereference file-system terse cached"),
+        long_valued=split_options("format printf"),
         open=True,
         text=256,
     ),
     "file": CommandSpec(
         short="bEhikLlNnrsvSd0",
         valued="eFP",
-        long=long_names(
+        long=build_long_names(
             "brief mime mime-type mime-encoding keep-going dereference no-dereference no-pad no-buffer raw extension"
             " apple"
         ),
-        long_valued=options("exclude separator"),
+        long_valued=split_options("exclude separator"),
     ),
     "du": CommandSpec(
         short="0abcDhHklLmsSx",
         valued="Bdt",
-        long=long_names(
+        long=build_long_names(
             "null all apparent-size bytes total dereference-args human-readable inodes si summarize separate-dirs"
             " dereference no-dereference count-links one-file-system time"
         ),
-        long_valued=options("block-size max-depth threshold exclude time-style"),
+        long_valued=split_options("block-size max-depth threshold exclude time-style"),
         open=True,
         names=True,
         walks=True,
@@ -200,8 +209,8 @@ _FILES = {
     "df": CommandSpec(
         short="ahHiklPTv",
         valued="Btx",
-        long=long_names("all human-readable si inodes local no-sync portability print-type total output"),
-        long_valued=options("block-size type exclude-type"),
+        long=build_long_names("all human-readable si inodes local no-sync portability print-type total output"),
+        long_valued=split_options("block-size type exclude-type"),
         open=True,
         names=True,
     ),
@@ -209,18 +218,18 @@ _FILES = {
         odd=True,
         short="adfilxpsughDFqNQrtUcvACSJX",
         valued="LPIHT",
-        long=long_names(
+        long=build_long_names(
             "dirsfirst filesfirst noreport prune matchdirs ignore-case gitignore du si inodes device nolinks metafirst"
         ),
-        long_valued=options("filelimit sort charset timefmt"),
+        long_valued=split_options("filelimit sort charset timefmt"),
         names=True,
         walks=True,
     ),
     "strings": CommandSpec(
         short="afow",
         valued="entsT",
-        long=long_names("all print-file-name include-all-whitespace"),
-        long_valued=options("bytes radix encoding"),
+        long=build_long_names("all print-file-name include-all-whitespace"),
+        long_valued=split_options("bytes radix encoding"),
         numeric=True,
         reads=1,
     ),
@@ -228,13 +237,13 @@ _FILES = {
         short="abcdfilosvx",
         valued="AjNSt",
         attached="w",
-        long=long_names("output-duplicates traditional"),
-        long_valued=options("address-radix endian skip-bytes read-bytes strings format"),
+        long=build_long_names("output-duplicates traditional"),
+        long_valued=split_options("address-radix endian skip-bytes read-bytes strings format"),
         open=True,
         reads=1,
     ),
-    "hexdump": CommandSpec(short="bcCdovxX", valued="ns", long=long_names(""), reads=1),
-    "xxd": CommandSpec(odd=True, short="abCdeEiupr", valued="cglnosR", long=long_names(""), operands=1, reads=1),
+    "hexdump": CommandSpec(short="bcCdovxX", valued="ns", long=build_long_names(""), reads=1),
+    "xxd": CommandSpec(odd=True, short="abCdeEiupr", valued="cglnosR", long=build_long_names(""), operands=1, reads=1),
     "base64": _BASE,
     "base32": _BASE,
     "md5sum": _SUM,
@@ -246,19 +255,19 @@ _FILES = {
     "b2sum": _SUM,
     "cksum": CommandSpec(
         short="abcz",
-        long=long_names("base64 raw tag untagged zero"),
-        long_valued=options("algorithm length"),
+        long=build_long_names("base64 raw tag untagged zero"),
+        long_valued=split_options("algorithm length"),
         open=True,
         names=True,
         reads=1,
     ),
-    "sum": CommandSpec(short="rs", long=long_names("sysv"), open=True, reads=1),
+    "sum": CommandSpec(short="rs", long=build_long_names("sysv"), open=True, reads=1),
 }
 
 _MACHINE = {
     "uname": CommandSpec(
         short="asnrvmpio",
-        long=long_names(
+        long=build_long_names(
             "all kernel-name nodename kernel-release kernel-version machine processor hardware-platform"
             " operating-system"
         ),
@@ -266,45 +275,47 @@ _MACHINE = {
     ),
     "hostname": CommandSpec(
         short="aAdfiIs",
-        long=long_names("alias all-fqdns all-ip-addresses domain fqdn long ip-address short"),
+        long=build_long_names("alias all-fqdns all-ip-addresses domain fqdn long ip-address short"),
         operands=0,
     ),
-    "arch": CommandSpec(long=long_names(""), operands=0),
-    "nproc": CommandSpec(long=long_names("all"), long_valued=options("ignore"), operands=0),
+    "arch": CommandSpec(long=build_long_names(""), operands=0),
+    "nproc": CommandSpec(long=build_long_names("all"), long_valued=split_options("ignore"), operands=0),
     "free": CommandSpec(
         short="bghklmtvw",
         valued="sc",
-        long=long_names("bytes kilo mega giga tera kibi mebi gibi human si lohi total wide committed"),
-        long_valued=options("seconds count"),
+        long=build_long_names("bytes kilo mega giga tera kibi mebi gibi human si lohi total wide committed"),
+        long_valued=split_options("seconds count"),
         operands=0,
-        endless=options("-s --seconds"),
+        endless=split_options("-s --seconds"),
     ),
     "ps": CommandSpec(
         short="AadefFHjlLMNTwyZ",
         valued="CGgkopqstuUO",
-        long=long_names("deselect forest headers no-headers no-heading headings info"),
-        long_valued=options("sort format pid ppid user User group Group cols columns width lines rows tty sid"),
+        long=build_long_names("deselect forest headers no-headers no-heading headings info"),
+        long_valued=split_options("sort format pid ppid user User group Group cols columns width lines rows tty sid"),
         value=_NO_ENVIRONMENT,
         operand=re.compile("[acfghjlmnrTuvwx]{1,8}|[0-9,]+"),
         text=256,
     ),
-    "groups": CommandSpec(long=long_names(""), open=True, text=256),
-    "users": CommandSpec(long=long_names(""), operands=0),
+    "groups": CommandSpec(long=build_long_names(""), open=True, text=256),
+    "users": CommandSpec(long=build_long_names(""), operands=0),
     "w": CommandSpec(
-        short="fhiosp", long=long_names("no-header from short ip-addr old-style pids"), operands=1, text=1
+        short="fhiosp", long=build_long_names("no-header from short ip-addr old-style pids"), operands=1, text=1
     ),
     "who": CommandSpec(
         short="abdHlmpqrstTuw",
-        long=long_names("all boot dead heading login process count runlevel short time mesg message writable users"),
+        long=build_long_names(
+            "all boot dead heading login process count runlevel short time mesg message writable users"
+        ),
         operands=2,
     ),
-    "logname": CommandSpec(long=long_names(""), operands=0),
-    "tty": CommandSpec(short="s", long=long_names("silent quiet"), operands=0),
+    "logname": CommandSpec(long=build_long_names(""), operands=0),
+    "tty": CommandSpec(short="s", long=build_long_names("silent quiet"), operands=0),
     "seq": CommandSpec(
         short="w",
         valued="fs",
-        long=long_names("equal-width"),
-        long_valued=options("format separator"),
+        long=build_long_names("equal-width"),
+        long_valued=split_options("format separator"),
         numeric=True,
         operand=_NUMBER,
         operands=3,

@@ -8,13 +8,13 @@ from string import ascii_lowercase
 
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.words import Word
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Deeper than any typed command.
 _MOST_OPEN = 4
 #: The names that a loop may set. A shell keeps a variable exported that was exported, and programs read names of any
 #: spelling (PATH, npm_config_userconfig, http_proxy), so these are names that no program reads.
-LOOP_NAMES = words("""
+LOOP_NAMES = split_words("""
     arg archive author base branch change class column commit csv date day dep dir doc domain entry extension field file
     filename folder func image index item job json key label letter lib line link log md method migration model module
     month name node num number package page part pattern pid pkg port proj project py record ref repo result row script
@@ -40,7 +40,7 @@ class Constructs:
         self.any = False
         self._open: list[str] = []
 
-    def command(self, words: list[Word]) -> list[Word]:
+    def read_command(self, words: list[Word]) -> list[Word]:
         """Return the words of the step's command; none where it has reserved words only. Raises Objection."""
         at = 0
         while at < len(words) and words[at].bare and not words[at].expands and words[at].text in RESERVED:
@@ -48,7 +48,7 @@ class Constructs:
             reserved = words[at].text
             at += 1
             if reserved == "for":
-                self._loop(words[at:])
+                self._read_loop(words[at:])
                 return []
             if reserved in _ENDS:
                 self._close(reserved)
@@ -68,7 +68,7 @@ class Constructs:
         if self._open:
             raise Objection("not_plain", f"The command is not plain sh: {self._open[-1]!r} has no end.")
 
-    def _loop(self, words: list[Word]) -> None:
+    def _read_loop(self, words: list[Word]) -> None:
         plain = len(words) >= 2 and words[0].bare and words[1].text == "in" and words[1].bare
         if not plain or self._open.count("do"):
             raise Objection("not_plain", "The command is not plain sh: a loop that is not `for NAME in WORDS`.")

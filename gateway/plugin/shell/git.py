@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandSpec, CommandUse, options, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, read_use, split_options
 from gateway.plugin.shell.words import Word
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P"})
@@ -21,22 +21,22 @@ _FOLDER: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _SIGNED: Final = re.compile(r"%[-+ ]?G|signature")
 
 
-def _names(text: str) -> frozenset[str]:
+def _list_names(text: str) -> frozenset[str]:
     """Return the long options in a text. No option of git is common to all commands."""
-    return options(text)
+    return split_options(text)
 
 
 _COMMITS = CommandSpec(
     short="giFEP",
     valued="n",
-    long=_names(
+    long=_list_names(
         "oneline all branches tags remotes graph decorate no-decorate first-parent merges no-merges reverse follow"
         " full-history simplify-merges date-order author-date-order topo-order abbrev-commit no-abbrev-commit"
         " relative-date walk-reflogs boundary left-right cherry-pick cherry-mark left-only right-only no-color color"
         " source full-diff regexp-ignore-case extended-regexp fixed-strings perl-regexp all-match invert-grep"
         " no-walk mailmap no-mailmap no-notes parents children pretty"
     ),
-    long_valued=_names(
+    long_valued=_list_names(
         "max-count skip since after until before author committer grep format date min-parents max-parents glob"
         " exclude decorate-refs decorate-refs-exclude"
     ),
@@ -46,14 +46,14 @@ _PATCHES = CommandSpec(
     short="pusRabwzW",
     valued="SGU",
     attached="MCB",
-    long=_names(
+    long=_list_names(
         "patch no-patch raw stat numstat shortstat name-only name-status summary patch-with-stat compact-summary"
         " minimal patience histogram no-renames find-renames find-copies full-index abbrev binary cached staged"
         " merge-base ignore-space-change ignore-all-space ignore-blank-lines ignore-space-at-eol ignore-cr-at-eol"
         " function-context exit-code quiet text no-color color color-words word-diff no-prefix check cc no-ext-diff"
         " no-textconv pickaxe-all pickaxe-regex relative dirstat cumulative"
     ),
-    long_valued=_names(
+    long_valued=_list_names(
         "unified stat-width stat-count stat-name-width diff-filter diff-algorithm inter-hunk-context word-diff-regex"
         " src-prefix dst-prefix"
     ),
@@ -61,7 +61,7 @@ _PATCHES = CommandSpec(
 )
 
 
-def _both(first: CommandSpec, second: CommandSpec, *, valued: str = "") -> CommandSpec:
+def _merge_options(first: CommandSpec, second: CommandSpec, *, valued: str = "") -> CommandSpec:
     return replace(
         first,
         short=first.short + second.short,
@@ -72,7 +72,7 @@ def _both(first: CommandSpec, second: CommandSpec, *, valued: str = "") -> Comma
     )
 
 
-_LOG = _both(replace(_COMMITS, short=_COMMITS.short + "m"), _PATCHES, valued="L")
+_LOG = _merge_options(replace(_COMMITS, short=_COMMITS.short + "m"), _PATCHES, valued="L")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,14 @@ class _Command:
     reads: bool = False
 
 
-_LIST = options("--list")
+_LIST = split_options("--list")
 _REFS = "sort points-at format"
 _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
     {
         "status": _Command(
             listed=CommandSpec(
                 short="sbz",
-                long=_names(
+                long=_list_names(
                     "short branch show-stash porcelain long no-renames ahead-behind no-ahead-behind column"
                     " untracked-files"
                 ),
@@ -105,7 +105,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listed=replace(
                 _PATCHES,
                 short=_PATCHES.short + "rtmcv",
-                long=_PATCHES.long | _names("root no-commit-id pretty always"),
+                long=_PATCHES.long | _list_names("root no-commit-id pretty always"),
             ),
             reads=True,
         ),
@@ -115,18 +115,20 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
                 short="lswebftpnc",
                 valued="L",
                 attached="CM",
-                long=_names("porcelain line-porcelain show-stats show-name show-number show-email root incremental"),
-                long_valued=_names("since date abbrev ignore-rev"),
+                long=_list_names(
+                    "porcelain line-porcelain show-stats show-name show-number show-email root incremental"
+                ),
+                long_valued=_list_names("since date abbrev ignore-rev"),
             ),
             reads=True,
         ),
         "branch": _Command(
             listed=CommandSpec(
                 short="avri",
-                long=_names(
+                long=_list_names(
                     "all remotes verbose list show-current ignore-case no-color no-column color column no-abbrev"
                 ),
-                long_valued=_names(f"contains no-contains merged no-merged abbrev {_REFS}"),
+                long_valued=_list_names(f"contains no-contains merged no-merged abbrev {_REFS}"),
             ),
             listing=_LIST,
         ),
@@ -134,15 +136,15 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listed=CommandSpec(
                 short="li",
                 attached="n",
-                long=_names("list ignore-case no-column"),
-                long_valued=_names(f"contains no-contains merged no-merged {_REFS}"),
+                long=_list_names("list ignore-case no-column"),
+                long_valued=_list_names(f"contains no-contains merged no-merged {_REFS}"),
             ),
-            listing=options("-l --list"),
+            listing=split_options("-l --list"),
         ),
-        "remote": _Command(listed=CommandSpec(short="v", long=_names("verbose"), operands=0)),
+        "remote": _Command(listed=CommandSpec(short="v", long=_list_names("verbose"), operands=0)),
         "rev-parse": _Command(
             listed=CommandSpec(
-                long=_names(
+                long=_list_names(
                     "abbrev-ref short verify quiet show-toplevel git-dir is-inside-work-tree show-prefix show-cdup"
                     " symbolic symbolic-full-name all branches tags remotes absolute-git-dir is-bare-repository"
                     " is-shallow-repository git-common-dir show-superproject-working-tree local-env-vars"
@@ -157,32 +159,35 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listed=CommandSpec(
                 short="cdmosktzuv",
                 valued="xX",
-                long=_names(
+                long=_list_names(
                     "cached deleted modified others ignored stage killed unmerged directory no-empty-directory"
                     " exclude-standard error-unmatch full-name deduplicate eol"
                 ),
-                long_valued=_names("exclude abbrev"),
+                long_valued=_list_names("exclude abbrev"),
             )
         ),
         "ls-tree": _Command(
-            listed=CommandSpec(short="drtlz", long=_names("long name-only name-status full-name full-tree object-only"))
+            listed=CommandSpec(
+                short="drtlz", long=_list_names("long name-only name-status full-name full-tree object-only")
+            )
         ),
         "cat-file": _Command(listed=CommandSpec(short="tsep"), reads=True),
         "show-ref": _Command(
-            listed=CommandSpec(short="dsq", long=_names("heads tags head dereference hash verify quiet"))
+            listed=CommandSpec(short="dsq", long=_list_names("heads tags head dereference hash verify quiet"))
         ),
         "for-each-ref": _Command(
             listed=CommandSpec(
-                long=_names("ignore-case"), long_valued=_names(f"count contains no-contains merged no-merged {_REFS}")
+                long=_list_names("ignore-case"),
+                long_valued=_list_names(f"count contains no-contains merged no-merged {_REFS}"),
             )
         ),
         "merge-base": _Command(
-            listed=CommandSpec(short="a", long=_names("all octopus independent is-ancestor fork-point"))
+            listed=CommandSpec(short="a", long=_list_names("all octopus independent is-ancestor fork-point"))
         ),
         "describe": _Command(
             listed=CommandSpec(
-                long=_names("all tags contains long always exact-match first-parent"),
-                long_valued=_names("abbrev candidates match exclude"),
+                long=_list_names("all tags contains long always exact-match first-parent"),
+                long_valued=_list_names("abbrev candidates match exclude"),
             )
         ),
         "shortlog": _Command(
@@ -195,40 +200,44 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             listed=CommandSpec(
                 short="nilcwEFGPvhHIoLqzpW",
                 valued="ABCem",
-                long=_names(
+                long=_list_names(
                     "line-number ignore-case files-with-matches name-only count word-regexp extended-regexp"
                     " fixed-strings basic-regexp perl-regexp invert-match cached untracked no-color color heading break"
                     " show-function function-context column only-matching and or not all-match quiet"
                 ),
-                long_valued=_names("after-context before-context context max-depth max-count"),
+                long_valued=_list_names("after-context before-context context max-depth max-count"),
                 numeric=True,
             ),
             reads=True,
         ),
         "count-objects": _Command(listed=CommandSpec(short="vH", operands=0)),
         "stash": _Command(listed=replace(_PATCHES, operand=re.compile(r"list|show|stash@\{[0-9]+\}"), operands=2)),
-        "check-ignore": _Command(listed=CommandSpec(short="vqn", long=_names("verbose quiet non-matching no-index"))),
-        "check-attr": _Command(listed=CommandSpec(short="a", long=_names("all cached"))),
-        "name-rev": _Command(
-            listed=CommandSpec(long=_names("name-only tags always no-undefined"), long_valued=_names("refs exclude"))
+        "check-ignore": _Command(
+            listed=CommandSpec(short="vqn", long=_list_names("verbose quiet non-matching no-index"))
         ),
-        "cherry": _Command(listed=CommandSpec(short="v", long=_names("verbose abbrev"))),
+        "check-attr": _Command(listed=CommandSpec(short="a", long=_list_names("all cached"))),
+        "name-rev": _Command(
+            listed=CommandSpec(
+                long=_list_names("name-only tags always no-undefined"), long_valued=_list_names("refs exclude")
+            )
+        ),
+        "cherry": _Command(listed=CommandSpec(short="v", long=_list_names("verbose abbrev"))),
         "show-branch": _Command(
             listed=CommandSpec(
                 short="ar",
-                long=_names(
+                long=_list_names(
                     "all remotes current list no-name sha1-name merge-base independent topo-order date-order sparse"
                     " topics no-color"
                 ),
             )
         ),
-        "symbolic-ref": _Command(listed=CommandSpec(short="q", long=_names("short quiet"), operands=1)),
+        "symbolic-ref": _Command(listed=CommandSpec(short="q", long=_list_names("short quiet"), operands=1)),
         "var": _Command(listed=CommandSpec(operand=re.compile("GIT_[A-Z_]+"), operands=1)),
         "worktree": _Command(listed=CommandSpec(operand=re.compile("list"), operands=1)),
         "config": _Command(
             listed=CommandSpec(
                 short="lz",
-                long=_names("list local name-only show-origin show-scope null get get-all get-regexp"),
+                long=_list_names("list local name-only show-origin show-scope null get get-all get-regexp"),
                 operands=1,
             ),
             reads=True,
@@ -248,7 +257,7 @@ def read_git(words: tuple[Word, ...]) -> CommandUse:
     at = 0
     values: list[tuple[str, Word]] = []
     while at < len(words) and not words[at].expands:
-        if words[at].text == "-C" and at + 1 < len(words) and _plain_folder(words[at + 1]):
+        if words[at].text == "-C" and at + 1 < len(words) and _is_plain_folder(words[at + 1]):
             values.append(("-C", words[at + 1]))
             at += 2
         elif words[at].text in _GLOBAL:
@@ -270,7 +279,7 @@ def read_git(words: tuple[Word, ...]) -> CommandUse:
     first = words[at + 1].text if len(words) > at + 1 else ""
     if name in _NEEDED and first not in _NEEDED[name]:
         raise Objection("operand", f"git {name} is known to be harmless only as `git {name} {_NEEDED[name][0]}`.")
-    if name == "config" and not (operands or use.options & options("-l --list")):
+    if name == "config" and not (operands or use.options & split_options("-l --list")):
         raise Objection("operand", "git config is known to be harmless only with a key, or with --list.")
     if name == "config" and operands and (operands[0].expands or not _KEY.fullmatch(operands[0].text)):
         raise Objection("operand", f"git config is known to be harmless only with a key, not {operands[0].text!r}.")
@@ -286,7 +295,7 @@ def prints_contents(use: CommandUse) -> bool:
     return any(name in use.options and command.reads for name, command in _COMMANDS.items())
 
 
-def _plain_folder(word: Word) -> bool:
+def _is_plain_folder(word: Word) -> bool:
     return not word.expands and not word.tilde and bool(_FOLDER.fullmatch(word.text))
 
 

@@ -49,13 +49,13 @@ class CommandSpec:
     line: re.Pattern[str] | None = None
 
 
-def options(text: str) -> frozenset[str]:
+def split_options(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def long_names(text: str) -> frozenset[str]:
+def build_long_names(text: str) -> frozenset[str]:
     """With the two that every GNU program has."""
-    return options(f"{text} help version")
+    return split_options(f"{text} help version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,16 @@ class _OptionReader:
             self._at += 1
             late = self._listed.odd and self._listed.operands == len(self._operands)
             if ended or late or word.text == "-" or not word.text.startswith("-"):
-                self._operand(word, ended=ended)
+                self._read_operand(word, ended=ended)
             elif word.text == "--":
                 ended = True
             elif word.text.startswith("--"):
-                self._long(word)
+                self._read_long(word)
             else:
-                self._cluster(word)
+                self._read_cluster(word)
         return CommandUse(frozenset(self._options), tuple(self._values), tuple(self._operands))
 
-    def _operand(self, word: Word, *, ended: bool) -> None:
+    def _read_operand(self, word: Word, *, ended: bool) -> None:
         listed = self._listed
         if word.may_be_option and not listed.open and (word.wild or not ended):
             raise Objection("expansion", f"{word.text!r} may expand to an option of {self._name}.")
@@ -109,13 +109,13 @@ class _OptionReader:
         if listed.operand is not None and (word.expands or not listed.operand.fullmatch(word.text)):
             raise Objection("operand", f"{self._name} is not known to be harmless with {word.text!r}.")
 
-    def _long(self, word: Word) -> None:
+    def _read_long(self, word: Word) -> None:
         name, equals, value = word.text[2:].partition("=")
         option = "--" + name
         if word.fixed < len(option) + 1 and word.expands:
             raise self._build_option_objection(word.text)
         if name in self._listed.long_valued:
-            self._value(option, word.without_prefix(len(option) + 1) if equals else self._next(option))
+            self._read_value(option, word.without_prefix(len(option) + 1) if equals else self._take_next(option))
         elif name in self._listed.long:
             self._options.add(option)
             if equals and word.splits and not self._listed.open:
@@ -125,7 +125,7 @@ class _OptionReader:
         else:
             raise self._build_option_objection(option)
 
-    def _cluster(self, word: Word) -> None:
+    def _read_cluster(self, word: Word) -> None:
         text, listed = word.text, self._listed
         if listed.numeric and text[1:].isdecimal():
             return
@@ -142,7 +142,7 @@ class _OptionReader:
                 if inside.may_be_option and not listed.open:
                     # Empty, it takes the next word for its value, and a later one becomes an option.
                     raise self._build_option_objection(text)
-                self._value(option, inside if inside.text else self._next(option))
+                self._read_value(option, inside if inside.text else self._take_next(option))
                 return
             if letter in listed.attached:
                 self._options.add(option)
@@ -153,7 +153,7 @@ class _OptionReader:
                 raise self._build_option_objection(option)
             self._options.add(option)
 
-    def _next(self, option: str) -> Word:
+    def _take_next(self, option: str) -> Word:
         if self._at == len(self._words):
             raise Objection("option", f"{self._name} {option} has no value.")
         word = self._words[self._at]
@@ -164,7 +164,7 @@ class _OptionReader:
             raise self._build_option_objection(word.text)
         return word
 
-    def _value(self, option: str, word: Word) -> None:
+    def _read_value(self, option: str, word: Word) -> None:
         if word.splits and not self._listed.open:
             raise Objection("expansion", f"{word.text!r} may expand to an option of {self._name}.")
         wanted = self._listed.value

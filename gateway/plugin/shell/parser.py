@@ -45,7 +45,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from gateway.plugin.paths import unseen
+from gateway.plugin.paths import find_unseen
 from gateway.plugin.shell.control_flow import Constructs
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.words import Word, WordBuilder
@@ -152,10 +152,10 @@ class Script:
 def parse(text: str) -> Script:
     """Raise Objection("not_plain", why) for everything outside the subset."""
     if len(text) > MOST_CHARACTERS:
-        _object(f"{len(text)} characters are more than {MOST_CHARACTERS}")
-    hidden = unseen(text)
+        _raise_objection(f"{len(text)} characters are more than {MOST_CHARACTERS}")
+    hidden = find_unseen(text)
     if hidden is not None:
-        _object(f"it holds the invisible character {hidden}")
+        _raise_objection(f"it holds the invisible character {hidden}")
     return _read(text, variables=frozenset())
 
 
@@ -167,15 +167,15 @@ def _read(text: str, *, variables: frozenset[str]) -> Script:
         match = _PIECE.match(trimmed, position)
         if match is None:
             character = trimmed[position]
-            _object(f"it holds {_NOT_PLAIN.get(character, f'{character!r}, which is not plain')}")
+            _raise_objection(f"it holds {_NOT_PLAIN.get(character, f'{character!r}, which is not plain')}")
         position = reader.take(match)
         pieces += 1
         if pieces > MOST_PIECES:
-            _object(f"it holds more than {MOST_PIECES} pieces")
+            _raise_objection(f"it holds more than {MOST_PIECES} pieces")
     return reader.end()
 
 
-def _object(why: str) -> NoReturn:
+def _raise_objection(why: str) -> NoReturn:
     raise Objection("not_plain", f"The command is not plain sh: {why}.")
 
 
@@ -212,11 +212,11 @@ class _Reader:
         """Return where the next piece begins."""
         kind, piece = match.lastgroup or "", match.group()
         if self._mark is not None and kind != "newline" and "\n" in piece:
-            _object("a line end hides where its here-document begins")
+            _raise_objection("a line end hides where its here-document begins")
         if kind == "variable":
-            self._variable(match)
+            self._read_variable(match)
         elif kind == "substitution":
-            self._substitution(match["inner"], quoted=False)
+            self._read_substitution(match["inner"], quoted=False)
         elif kind in ("literal", "dollar", "braces"):
             self._draft.add(piece)
         elif kind == "gap":
@@ -224,19 +224,19 @@ class _Reader:
             if "\n" in piece:
                 self._extras.add("continuation")
         elif kind == "newline":
-            self._line()
+            self._end_line()
             if self._mark is not None:
                 return self._skip_document(match.string, match.end())
         elif kind == "single":
             self._draft.add(piece[1:-1], bare=False)
         elif kind == "double":
-            self._double(piece[1:-1])
+            self._read_double_quotes(piece[1:-1])
         elif kind == "escape":
             self._draft.add(piece[1], bare=False)
         elif kind == "special":
-            return self._special(match)
+            return self._read_special(match)
         elif kind == "operator":
-            self._operator(piece)
+            self._read_operator(piece)
         elif kind == "document":
             self._begin_document(match)
         else:
@@ -246,26 +246,26 @@ class _Reader:
     def end(self) -> Script:
         self._end_word()
         if self._mark is not None:
-            _object("a here-document has no end")
+            _raise_objection("a here-document has no end")
         if self._step.begun or self._operator_before not in (";", "\n"):
             self._end_step()
         self._constructs.end()
         if not self._steps:
-            _object("a command is missing")
+            _raise_objection("a command is missing")
         if self._constructs.any:
             self._extras.add("construct")
         return Script(tuple(self._steps), self._redirects, frozenset(self._extras))
 
-    def _variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
+    def _read_variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
         name = match["name"] or match["name_braced"]
         if name not in self._variables and name not in self._constructs.variables:
             raise Objection("variable", f"The command expands the variable {name!r}.")
         self._expand(match.group(), splits=not quoted, wild=not quoted)
 
-    def _substitution(self, inner: str, *, quoted: bool) -> None:
+    def _read_substitution(self, inner: str, *, quoted: bool) -> None:
         script = _read(inner, variables=self._variables | self._constructs.variables)
         if "construct" in script.extras or any(step.words[0].text == "cd" for step in script.steps):
-            _object("a substitution that holds more than commands")
+            _raise_objection("a substitution that holds more than commands")
         self._extras |= script.extras | {"substitution"}
         self._steps += script.steps
         self._expand(f"$({inner})", splits=not quoted, wild=not quoted)
@@ -273,25 +273,25 @@ class _Reader:
     def _expand(self, written: str, *, splits: bool = True, wild: bool = False) -> None:
         self._expansions += 1
         if self._expansions > MOST_EXPANSIONS:
-            _object(f"it holds more than {MOST_EXPANSIONS} globs and variables")
+            _raise_objection(f"it holds more than {MOST_EXPANSIONS} globs and variables")
         self._draft.expand(written, splits=splits, wild=wild)
 
-    def _double(self, body: str) -> None:
+    def _read_double_quotes(self, body: str) -> None:
         self._draft.add("", bare=False)
         position = 0
         while position < len(body):
             match = _IN_DOUBLE.match(body, position)
             if match is None:
-                _object(f"it holds {_NOT_PLAIN[body[position]]}")
+                _raise_objection(f"it holds {_NOT_PLAIN[body[position]]}")
             if match["name"] or match["name_braced"]:
-                self._variable(match, quoted=True)
+                self._read_variable(match, quoted=True)
             elif match["inner"]:
-                self._substitution(match["inner"], quoted=True)
+                self._read_substitution(match["inner"], quoted=True)
             else:
                 self._draft.add(match["escaped"] or match.group(), bare=False)
             position = match.end()
 
-    def _special(self, match: "re.Match[str]") -> int:
+    def _read_special(self, match: "re.Match[str]") -> int:
         piece, draft = match.group(), self._draft
         if piece == "#" and not draft.begun:
             self._extras.add("comment")
@@ -300,25 +300,25 @@ class _Reader:
         if piece == "~" and not draft.begun:
             draft.tilde = True
             if match.string.startswith(("+", "-", *"0123456789"), match.end()):
-                _object("a tilde that some shells take for the folder before")
+                _raise_objection("a tilde that some shells take for the folder before")
         if piece in "~#":
             draft.add(piece)
         elif piece == "{":
             if draft.brace:
-                _object("a word holds more than one brace")
+                _raise_objection("a word holds more than one brace")
             draft.brace = True
             self._expand(piece)
         else:
             self._expand(piece)
         return match.end()
 
-    def _operator(self, piece: str) -> None:
+    def _read_operator(self, piece: str) -> None:
         self._end_word()
         self._end_step()
         self._step.piped = piece == "|"
         self._operator_before = piece
 
-    def _line(self) -> None:
+    def _end_line(self) -> None:
         """End the step if there is one; behind an operator and in front of everything a line end is a gap."""
         self._end_word()
         self._extras.add("line")
@@ -330,7 +330,7 @@ class _Reader:
     def _begin_document(self, match: "re.Match[str]") -> None:
         self._redirect("join", match.group())
         if self._mark is not None or self._step.document:
-            _object("it holds more than one here-document in a line")
+            _raise_objection("it holds more than one here-document in a line")
         self._mark, self._expanding, self._step.document = match["mark"], not match["quote"], True
         self._extras.add("input")
 
@@ -338,19 +338,19 @@ class _Reader:
         """Return where the text behind the here-document goes on, which is the line end behind its mark."""
         end = re.compile(rf"^{self._mark}$", re.MULTILINE).search(text, start)
         if end is None:
-            _object("a here-document has no end")
+            _raise_objection("a here-document has no end")
         if self._expanding and _EXPANDED.search(text, start, end.start()):
-            _object("a here-document expands: put its mark in quotes")
+            _raise_objection("a here-document expands: put its mark in quotes")
         self._mark = None
         return end.end()
 
     def _redirect(self, kind: str, piece: str) -> None:
         # bash opens a descriptor for `{name}>`, and reads a digit in front as one.
         if self._draft.begun and (piece[0].isdigit() or self._draft.text.isdigit() or "{" in self._draft.text):
-            _object("a descriptor is not plain")
+            _raise_objection("a descriptor is not plain")
         self._end_word()
         if self._target is not None:
-            _object("a redirection has no target")
+            _raise_objection("a redirection has no target")
         self._step.redirect_first = self._step.redirect_first or not self._step.words
         self._redirects = self._step.begun = True
         if kind != "join":
@@ -359,18 +359,18 @@ class _Reader:
     def _end_word(self) -> None:
         if not self._draft.begun:
             return
-        word, brace = self._draft.word(), self._draft.brace
+        word, brace = self._draft.build_word(), self._draft.brace
         self._draft, self._step.begun = WordBuilder(), True
         self._counted += 1
         if self._counted > MOST_WORDS:
-            _object(f"it holds more than {MOST_WORDS} words")
+            _raise_objection(f"it holds more than {MOST_WORDS} words")
         if brace and ".." in word.text:
-            _object("a brace counts")
+            _raise_objection("a brace counts")
         target, self._target = self._target, None
         if target is None:
             self._step.words.append(word)
         elif word.expands:
-            _object("the target of a redirection is expanded")
+            _raise_objection("the target of a redirection is expanded")
         elif target == "input":
             self._step.inputs.append(word)
             if word.text != "/dev/null":
@@ -380,12 +380,12 @@ class _Reader:
 
     def _end_step(self) -> None:
         if self._target is not None:
-            _object("a redirection has no target")
+            _raise_objection("a redirection has no target")
         if not self._step.words:
-            _object("a command is missing")
-        words = self._constructs.command(self._step.words)
+            _raise_objection("a command is missing")
+        words = self._constructs.read_command(self._step.words)
         if len(words) < len(self._step.words) and self._step.redirect_first:
-            _object("a redirection stands in front of a reserved word")
+            _raise_objection("a redirection stands in front of a reserved word")
         if words:
             self._steps.append(
                 SimpleCommand(tuple(words), tuple(self._step.inputs), self._step.piped, self._step.document)

@@ -6,25 +6,25 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandSpec, CommandUse, long_names, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, build_long_names, read_use
 from gateway.plugin.shell.words import ANY_WORD, Word
 
 
-def _line(pattern: str) -> CommandSpec:
+def _build_line_spec(pattern: str) -> CommandSpec:
     return CommandSpec(grammar="line", line=re.compile(pattern), operands=0)
 
 
-_VERSION = _line("-V|--version")
-_VERSION_OR_V = _line("-v|--version")
+_VERSION = _build_line_spec("-V|--version")
+_VERSION_OR_V = _build_line_spec("-v|--version")
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 _PIP_READS = (
     rf"-V|--version|(?:list|freeze)(?: --(?:local|user|all|not-required|exclude-editable))*"
     rf"|list --format(?:=| )(?:columns|freeze|json)|show(?: -f| --files)?(?: {_NAME})+|check"
 )
-_PIP = _line(_PIP_READS)
+_PIP = _build_line_spec(_PIP_READS)
 #: Without -I a Python before 3.11 takes the module from the work folder: PYTHON_FUNCTION adds it. `-I m` is a file. A
 #: second file of json.tool is written.
-_PYTHON = _line(
+_PYTHON = _build_line_spec(
     rf"-V|--version|(?:(?:-I )?-m|-Im) pip (?:{_PIP_READS})"
     r"|(?:(?:-I )?-m|-Im) json\.tool(?: --(?:sort-keys|no-ensure-ascii|json-lines|tab|compact|indent [0-9]))*"
     r"(?: [^-\s]\S*)?"
@@ -41,21 +41,23 @@ PROGRAMS: Mapping[str, CommandSpec] = MappingProxyType(
         **dict.fromkeys(PYTHON_NAMES, _PYTHON),
         **dict.fromkeys(("cargo", "rustc", "bash"), _VERSION),
         **dict.fromkeys(("node", "npm", "ruby", "perl"), _VERSION_OR_V),
-        **dict.fromkeys(("gcc", "g++", "cc", "make", "cmake"), _line("--version")),
-        "openssl": _line("version(?: -[abdefopv]+)?"),
+        **dict.fromkeys(("gcc", "g++", "cc", "make", "cmake"), _build_line_spec("--version")),
+        "openssl": _build_line_spec("version(?: -[abdefopv]+)?"),
         **dict.fromkeys(("pip", "pip3"), _PIP),
-        "go": _line("version|env(?: -json| -changed)?(?: [A-Z][A-Z0-9_]*)*"),
+        "go": _build_line_spec("version|env(?: -json| -changed)?(?: [A-Z][A-Z0-9_]*)*"),
         "whereis": CommandSpec(short="bmsu", open=True, text=256),
-        "env": CommandSpec(short="0", long=long_names("null"), operands=0),
-        "printenv": CommandSpec(short="0", long=long_names("null"), text=256),
+        "env": CommandSpec(short="0", long=build_long_names("null"), operands=0),
+        "printenv": CommandSpec(short="0", long=build_long_names("null"), text=256),
         "ss": CommandSpec(
             short="atulnpxesomirw46HOh",
-            long=long_names("all listening tcp udp numeric processes summary unix ipv4 ipv6 no-header oneline"),
+            long=build_long_names("all listening tcp udp numeric processes summary unix ipv4 ipv6 no-header oneline"),
             operands=0,
         ),
-        "lsof": _line(r"(?:-[nPtlw]+ )*-[nPtlw]*(?:i ?(?:tcp|TCP|udp|UDP)?:[0-9]{1,5}|p ?[0-9,]+)(?: -[nPtlw]+)*"),
+        "lsof": _build_line_spec(
+            r"(?:-[nPtlw]+ )*-[nPtlw]*(?:i ?(?:tcp|TCP|udp|UDP)?:[0-9]{1,5}|p ?[0-9,]+)(?: -[nPtlw]+)*"
+        ),
         # Some take the word behind a bare -Z for its value.
-        "unzip": _line(r"(?:-l|-v|-lv|-vl|-lq|-ql|-Z1|-p) [^-\s]\S*(?: [^-\s]\S*)*"),
+        "unzip": _build_line_spec(r"(?:-l|-v|-lv|-vl|-lq|-ql|-Z1|-p) [^-\s]\S*(?: [^-\s]\S*)*"),
         "printf": CommandSpec(grammar="printf"),
         "awk": CommandSpec(grammar="awk", reads=2, text=1),
         **dict.fromkeys(("gawk", "mawk"), CommandSpec(grammar="awk", reads=2, text=1)),

@@ -62,7 +62,7 @@ class WordBuilder:
         self._bracket = self._bracket or written == "["
         self._tail_from = len(self.text)
 
-    def word(self) -> Word:
+    def build_word(self) -> Word:
         if self.text == "[" and self.bare:
             return Word("[", 1, 1)
         size = len(self.text)

@@ -4,14 +4,14 @@ from typing import Final
 
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import FUNCTIONS, TYPES
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Functions of PostgreSQL that read one number of its statistics.
 _COUNTERS: Final = "pg_stat_get_"
 #: Harmless only without arguments: with one they write.
-_WITHOUT_ARGUMENTS: Final = words("last_insert_id")
+_WITHOUT_ARGUMENTS: Final = split_words("last_insert_id")
 #: Harmless with a number of bytes below a million.
-_SIZED: Final = words("randomblob zeroblob")
+_SIZED: Final = split_words("randomblob zeroblob")
 _SIZE_DIGITS: Final = 6
 
 

@@ -10,36 +10,37 @@ from typing import Final
 
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import FUNCTIONS, RESERVED, TYPES
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: What stands at one place of several queries has the name that the first of them gives.
-_COMBINING: Final = frozenset(("word", word) for word in words("union intersect except values table lateral"))
+_COMBINING: Final = frozenset(("word", word) for word in split_words("union intersect except values table lateral"))
 #: A column of a full join may have one name for two.
 _MERGING: Final = frozenset((("word", "natural"), ("word", "using")))
 #: Names that databases give, besides the names of most functions and types.
 _GIVEN: Final = re.compile(
     r"column\d+|(?s:.*[^a-z0-9_].*)|(?:pg_|hash_|record_|quote_|num_n|json|xml)\w*|(?:int|float)\d"
 )
-_OTHERS: Final = words("timezone varbit bpchar timetz timestamptz bool overlaps case array row exists grouping")
+_OTHERS: Final = split_words("timezone varbit bpchar timetz timestamptz bool overlaps case array row exists grouping")
 #: Behind these words no label begins.
-_BEFORE_COLUMNS: Final = words("""
+_BEFORE_COLUMNS: Final = split_words("""
     select distinct all from join where and or not on by having when then else case in like ilike glob between
 """)
-_NOT_LISTING: Final = RESERVED | words("as over filter group in exists materialized")
-_MATERIALIZED: Final = words("not materialized")
+_NOT_LISTING: Final = RESERVED | split_words("as over filter group in exists materialized")
+_MATERIALIZED: Final = split_words("not materialized")
 _NAMED: Final = ("word", "name")
 _CALLS: Final = (("punct", "("), ("punct", "["))
 _CASTS: Final = (("op", "::"), ("word", "as"))
 
 
-def plain_names(tokens: Sequence[Token]) -> frozenset[str]:
+def find_plain_names(tokens: Sequence[Token]) -> frozenset[str]:
     """Return the names that are never given to what is computed. None of them where queries are combined."""
     merges = ("word", "full") in tokens and not _MERGING.isdisjoint(tokens)
     if merges or not _COMBINING.isdisjoint(tokens):
         return frozenset()
     every = {token.text.lower() for token in tokens if token.kind in _NAMED}
     given = {
-        token.text.lower() for token in (*_iter_given_names(tokens), *listed_names(tokens), *_last_of_cases(tokens))
+        token.text.lower()
+        for token in (*_iter_given_names(tokens), *iterate_listed_names(tokens), *_iterate_case_names(tokens))
     }
     return frozenset(name for name in every - given if not _is_of_database(name))
 
@@ -88,7 +89,7 @@ def _is_same(tokens: Sequence[Token], index: int) -> bool:
     return _get_token(tokens, at - 1) in (("word", "select"), ("punct", ","))
 
 
-def listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
+def iterate_listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the names of columns behind the name of a table or an expression."""
     for index, token in enumerate(tokens):
         named, before = _get_token(tokens, index - 1), _get_token(tokens, index - 2)
@@ -104,7 +105,7 @@ def listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
             yield from (one for one in tokens[index:end] if one.kind in _NAMED)
 
 
-def _last_of_cases(tokens: Sequence[Token]) -> Iterator[Token]:
+def _iterate_case_names(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the names behind ELSE: PostgreSQL gives them to a CASE that has no label."""
     start = len(tokens)
     for index, token in enumerate(tokens):

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from gateway.plugin.sql.column_names import plain_names
+from gateway.plugin.sql.column_names import find_plain_names
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.recursion import defined_name
+from gateway.plugin.sql.recursion import find_defined_name
 from gateway.plugin.sql.words import RESERVED
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
 MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
@@ -32,10 +32,10 @@ MOST_OF_ONE_NAME: Final = 20  # common table expressions
 MOST_COLUMNS: Final = 1600  # of one row of PostgreSQL
 TABLE_TOKENS: Final = 2000  # each in a copy: of a view like `information_schema.columns`, half a megabyte and 5 ms
 VIEW_TOKENS: Final = 50  # for each that may mention what such a view computes
-_QUERY: Final = words("select with values table")
-_BEGINS_TABLE: Final = words("from join table")
+_QUERY: Final = split_words("select with values table")
+_BEGINS_TABLE: Final = split_words("from join table")
 _SYSTEM_VIEWS: Final = ("information_schema", "pg_")
-_KEEPS_APART: Final = words("limit offset fetch")
+_KEEPS_APART: Final = split_words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
 #: Before `*` that stands for columns, and not for multiplication.
 _LISTS: Final = (
@@ -53,7 +53,7 @@ _TWICE: Final = (("word", "symmetric"), ("word", "natural"), ("word", "using"))
 #: A name is a label or a table behind the one, a table or a function before the other.
 _BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
 _BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
-_BEFORE_BY: Final = words("group order partition")  # where it is not a name
+_BEFORE_BY: Final = split_words("group order partition")  # where it is not a name
 
 
 @dataclass(slots=True)
@@ -79,10 +79,10 @@ class _Block:
 
 def expands_too_far(tokens: Sequence[Token], *, plans: bool = True) -> bool:
     """Return whether a query in the statement may be too large once it is planned. `plans`: by PostgreSQL."""
-    if _depth(tokens) > MOST_DEPTH:
+    if _measure_depth(tokens) > MOST_DEPTH:
         return True
-    whole = _blocks(tokens, plans=plans)
-    every = _all(whole)
+    whole = _list_blocks(tokens, plans=plans)
+    every = _list_all(whole)
     if len(every) == 1:
         return len(tokens) > MOST_TOKENS
     if sum(block.end - block.opening for block in every) > MOST_READ:
@@ -94,22 +94,22 @@ def expands_too_far(tokens: Sequence[Token], *, plans: bool = True) -> bool:
     if any(len(blocks) > MOST_OF_ONE_NAME for blocks in named.values()):
         return True
     known: dict[int, int] = {}
-    plain = plain_names(tokens) - named.keys()
-    return any(_size(tokens, block, named, known, plain, MOST_DEPTH) > MOST_TOKENS for block in every)
+    plain = find_plain_names(tokens) - named.keys()
+    return any(_measure_size(tokens, block, named, known, plain, MOST_DEPTH) > MOST_TOKENS for block in every)
 
 
-def _depth(tokens: Sequence[Token]) -> int:
+def _measure_depth(tokens: Sequence[Token]) -> int:
     signs = (1 if token.text == "(" else -1 for token in tokens if token.kind == "punct" and token.text in "()")
     return max(accumulate(signs), default=0)
 
 
-def _blocks(tokens: Sequence[Token], *, plans: bool) -> _Block:
+def _list_blocks(tokens: Sequence[Token], *, plans: bool) -> _Block:
     """Return the whole statement, with the queries in it."""
     frames, last_list = [_Block(-1, end=len(tokens))], -1
     for index, token in enumerate(tokens):
         frame = frames[-1]
         if token == ("punct", "("):
-            name = defined_name(tokens, index, last_list)
+            name = find_defined_name(tokens, index, last_list)
             head = next(at for at in range(index, -1, -1) if not name or tokens[at].text.lower() == name)
             frames.append(_Block(index, head, len(tokens), name))
         elif token == ("punct", ")") and len(frames) > 1:
@@ -141,7 +141,7 @@ def _blocks(tokens: Sequence[Token], *, plans: bool) -> _Block:
     return frames[0]
 
 
-def _all(block: _Block) -> list[_Block]:
+def _list_all(block: _Block) -> list[_Block]:
     """Return the block and all within it, outer ones first."""
     found = [block]
     for one in found:
@@ -149,7 +149,7 @@ def _all(block: _Block) -> list[_Block]:
     return found
 
 
-def _size(
+def _measure_size(
     tokens: Sequence[Token],
     block: _Block,
     named: Mapping[str, list[_Block]],
@@ -167,17 +167,17 @@ def _size(
     read += [one for _, name in block.names for one in named.get(name, ())]
     total = 0
     for one in read:
-        size = _size(tokens, one, named, known, plain, depth - 1)
+        size = _measure_size(tokens, one, named, known, plain, depth - 1)
         # One that is LATERAL reads the ones before it.
-        before = total * _mentions(tokens[one.opening + 1 : one.end], plain) if block.lateral else 0
+        before = total * _count_mentions(tokens[one.opening + 1 : one.end], plain) if block.lateral else 0
         total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
     text = _open_text(tokens, block)
-    own = _own_tokens(tokens, block, text)
-    known[block.opening] = min(own + _mentions(text, plain) * total, MOST_TOKENS + 1)
+    own = _count_own_tokens(tokens, block, text)
+    known[block.opening] = min(own + _count_mentions(text, plain) * total, MOST_TOKENS + 1)
     return known[block.opening]
 
 
-def _own_tokens(tokens: Sequence[Token], block: _Block, text: Sequence[Token]) -> int:
+def _count_own_tokens(tokens: Sequence[Token], block: _Block, text: Sequence[Token]) -> int:
     """Return how much the `text` of a query counts for, with the tables that it has in each copy."""
     inside = tokens[block.opening + 1 : block.end] if block.copied else ()
     tables = sum(token.kind == "word" and token.text in _BEGINS_TABLE for token in inside)
@@ -202,7 +202,7 @@ def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
     return [*found, *tokens[start : block.end]]
 
 
-def _mentions(tokens: Sequence[Token], plain: Set[str]) -> int:
+def _count_mentions(tokens: Sequence[Token], plain: Set[str]) -> int:
     """Return how often the commonest name that is not plain is mentioned, with what stands for several mentions."""
     names: Counter[str] = Counter()
     more, depth, lists = 0, 0, list[int]()

@@ -7,25 +7,27 @@ makes one, and each name that may stand for what contains one. Which columns of 
 from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
-from gateway.plugin.sql.column_names import listed_names
+from gateway.plugin.sql.column_names import iterate_listed_names
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import RESERVED
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 _MAKING: Final = ("array", "regexp_match", "regexp_split_to_array", "string_to_array", "current_schemas")
 #: `text[]` and what becomes one by itself, as the catalogue names them: `b::_text`.
-_TYPES: Final = words("_text _varchar _bpchar _name _cstring")
+_TYPES: Final = split_words("_text _varchar _bpchar _name _cstring")
 #: What is called by one of these has its name, where it has no label.
-_HANDING_ON: Final = words("coalesce greatest least nullif case max min any_value first_value last_value lag lead mode")
+_HANDING_ON: Final = split_words(
+    "coalesce greatest least nullif case max min any_value first_value last_value lag lead mode"
+)
 #: Columns of these have the names of the first of them.
-_COMBINING: Final = frozenset(("word", word) for word in words("union intersect except"))
-_BEGINS_ITEM: Final = words("select distinct all from join lateral on by where having set")
+_COMBINING: Final = frozenset(("word", word) for word in split_words("union intersect except"))
+_BEGINS_ITEM: Final = split_words("select distinct all from join lateral on by where having set")
 _CASTS: Final = ("op", "::")
 _OPENING: Final = (("punct", "("), ("punct", "["), ("word", "case"))
 _CLOSING: Final = (("punct", ")"), ("punct", "]"), ("word", "end"))
 
 
-def unbounded_difference(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:
+def find_unbounded_difference(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:
     """Return the minus sign of a statement of PostgreSQL that may take a long list from a JSON object. None: none.
 
     `stored`: names of columns that hold lists, in lower case.
@@ -33,9 +35,9 @@ def unbounded_difference(tokens: Sequence[Token], stored: Set[str] = frozenset()
     signs = [index for index, token in enumerate(tokens) if token == ("op", "-")]
     if not signs or not (stored or any(_makes_list(tokens, index) for index in range(len(tokens)))):
         return None
-    lists = _named_lists(tokens, stored)
+    lists = _find_named_lists(tokens, stored)
     for index in signs:
-        operand = range(index + 1, _operand_end(tokens, index + 1))
+        operand = range(index + 1, _find_operand_end(tokens, index + 1))
         if any(_makes_list(tokens, at) and not _is_written(tokens, at) for at in operand) or any(
             _is_mention(tokens, at) and tokens[at].text.lower() in lists for at in operand
         ):
@@ -66,7 +68,7 @@ def _is_written(tokens: Sequence[Token], index: int) -> bool:
     return _get_token(tokens, end) == ("punct", "]")
 
 
-def _operand_end(tokens: Sequence[Token], start: int) -> int:
+def _find_operand_end(tokens: Sequence[Token], start: int) -> int:
     """Return the index behind the operand that begins at `start`."""
     depth = 0
     for index in range(start, len(tokens)):
@@ -80,11 +82,11 @@ def _operand_end(tokens: Sequence[Token], start: int) -> int:
     return len(tokens)
 
 
-def _named_lists(tokens: Sequence[Token], stored: Set[str]) -> set[str]:
+def _find_named_lists(tokens: Sequence[Token], stored: Set[str]) -> set[str]:
     """Return the names that may stand for a list: labels of what contains one, or another such name."""
-    named = {token.text.lower() for token in listed_names(tokens)} | _HANDING_ON | stored
+    named = {token.text.lower() for token in iterate_listed_names(tokens)} | _HANDING_ON | stored
     standing: dict[str, list[str]] = {}
-    for name, expression in _labels(tokens):
+    for name, expression in _iterate_labels(tokens):
         if any(_makes_list(tokens, at) for at in expression) or not _COMBINING.isdisjoint(tokens):
             named.add(name)
         for at in expression:
@@ -98,7 +100,7 @@ def _named_lists(tokens: Sequence[Token], stored: Set[str]) -> set[str]:
     return named
 
 
-def _labels(tokens: Sequence[Token]) -> Iterator[tuple[str, range]]:
+def _iterate_labels(tokens: Sequence[Token]) -> Iterator[tuple[str, range]]:
     """Yield each label, with the indexes of what it is the label of."""
     for index, token in enumerate(tokens):
         before = _get_token(tokens, index - 1)

@@ -1,8 +1,8 @@
 """Splits SQL into tokens, in one dialect or in any, and reports where dialects would split the same text differently.
 
 Dialects disagree about a few things that decide what is code and what is text (`Trait`). `lex` reads with a given set
-of them and reports the traits that mattered; `readings` follows every report, so that a caller can ask for agreement. A
-spelling that the same engine reads in another way than written here is an error token, never a guess.
+of them and reports the traits that mattered; `list_readings` follows every report, so that a caller can ask for
+agreement. A spelling that the same engine reads in another way than written here is an error token, never a guess.
 """
 
 import re
@@ -100,7 +100,7 @@ def lex(sql: str, *, traits: frozenset[Trait] = DEFAULT, dialect: Dialect = "any
     return _Lexer(sql, traits=traits, dialect=dialect).run()
 
 
-def readings(sql: str, *, dialect: Dialect = "any") -> tuple[tuple[Token, ...], ...] | None:
+def list_readings(sql: str, *, dialect: Dialect = "any") -> tuple[tuple[Token, ...], ...] | None:
     """Split `sql` as this dialect, or each one, does, without repetitions; None if too many traits matter at once."""
     if dialect != "any":
         return (lex(sql, traits=TRAITS[dialect], dialect=dialect).tokens,)
@@ -142,7 +142,7 @@ class _Lexer:
         if _UNREADABLE.search(sql):
             self._stop("control or unreadable characters")
             return self._build_result()
-        special, next_piece, add, size = self._special(), _PIECE.match, self._tokens.append, len(sql)
+        special, next_piece, add, size = self._read_special(), _PIECE.match, self._tokens.append, len(sql)
         token, plain = _TOKEN, sql.isascii()
         while self._at < size:
             steps += 1
@@ -153,7 +153,7 @@ class _Lexer:
             kind = piece.lastgroup
             if kind == "space":
                 self._at = piece.end()
-            elif kind == "word" and plain:  # most of a text: as `_word`, without a check for look-alikes
+            elif kind == "word" and plain:  # most of a text: as `_read_word`, without a check for look-alikes
                 self._word_end = end = piece.end()
                 self._at = end + sql.startswith(" ", end)
                 add(token(("word", piece[0].lower())))
@@ -167,17 +167,17 @@ class _Lexer:
     def _build_result(self) -> LexResult:
         return LexResult(tuple(self._tokens), frozenset(self._divergent))
 
-    def _special(self) -> dict[str, Callable[[str], bool]]:
+    def _read_special(self) -> dict[str, Callable[[str], bool]]:
         return {
-            "word": self._word,
-            "comment": self._comment,
-            "number": self._number,
+            "word": self._read_word,
+            "comment": self._read_comment,
+            "number": self._read_number,
             "quoted": self._lex_quoted,
-            "backtick": self._backtick,
-            "bracket": self._bracket,
-            "dollar": self._dollar,
-            "param": self._param,
-            "punct": self._punct,
+            "backtick": self._read_backticks,
+            "bracket": self._read_brackets,
+            "dollar": self._read_dollar,
+            "param": self._read_parameter,
+            "punct": self._read_punctuation,
         }
 
     def _add(self, kind: Kind, text: str, *, end: int) -> bool:
@@ -189,21 +189,21 @@ class _Lexer:
         self._tokens.append(Token(kind, reason))
         return False
 
-    def _word(self, text: str) -> bool:
+    def _read_word(self, text: str) -> bool:
         # Databases and drivers may fold full-width and other look-alike letters into keywords.
         if not text.isascii() and unicodedata.normalize("NFKC", text) != text:
             return self._stop(f"the look-alike letters in {text[:40]!r}")
         self._word_end = self._at + len(text)
         return self._add("word", text.lower(), end=self._word_end)
 
-    def _number(self, text: str) -> bool:
+    def _read_number(self, text: str) -> bool:
         end = self._at + len(text)
         after = self._sql[end : end + 1]
         if after == "_" or after == "$" or after.isalnum():
             return self._stop(f"a number that runs into a word: {self._sql[self._at : end + 10]!r}")
         return self._add("number", text, end=end)
 
-    def _param(self, text: str) -> bool:
+    def _read_parameter(self, text: str) -> bool:
         end = self._at + len(text)
         after = _PARAM_GOES_ON.match(self._sql, end)
         # `?` is an operator, too, and a cast may follow a parameter that has no name.
@@ -215,7 +215,7 @@ class _Lexer:
             return self._stop(f"a parameter that runs into {after.group()!r}")
         return self._add("param", text, end=end)
 
-    def _punct(self, text: str) -> bool:
+    def _read_punctuation(self, text: str) -> bool:
         if text == "]":
             if not self._in_bracket:
                 return self._stop("a closing bracket too many")
@@ -224,11 +224,11 @@ class _Lexer:
 
     # Comments.
 
-    def _comment(self, opener: str) -> bool:
+    def _read_comment(self, opener: str) -> bool:
         if self._in_bracket:
             return self._stop("a comment inside brackets")
         if opener == "/*":
-            return self._block_comment()
+            return self._read_block_comment()
         if opener == "#":
             if _HASH_NAMES[self._dialect].match(self._sql, self._at):
                 return self._stop("a '#' that is part of a name")
@@ -248,7 +248,7 @@ class _Lexer:
         self._at = end
         return True
 
-    def _block_comment(self) -> bool:
+    def _read_block_comment(self) -> bool:
         sql, start = self._sql, self._at
         if sql.startswith(("/*!", "/*M!", "/*m!"), start):
             return self._stop("a comment that MySQL executes")
@@ -256,7 +256,7 @@ class _Lexer:
         if sql.find("/*", start + 2, end if end > 1 else len(sql)) >= 0:
             self._divergent.add("nested")
             if "nested" in self._traits:
-                end = self._nested_end()
+                end = self._find_nested_end()
         if end <= 1:
             # Where comments do not nest, SQLite takes the rest for comment, and runs what stands before.
             return self._stop("a comment without an end", kind="unterminated" if "nested" in self._traits else "error")
@@ -265,7 +265,7 @@ class _Lexer:
         self._at = end
         return True
 
-    def _nested_end(self) -> int:
+    def _find_nested_end(self) -> int:
         depth = 0
         for edge in _COMMENT_EDGE.finditer(self._sql, self._at):
             depth += 1 if edge.group() == "/*" else -1
@@ -299,7 +299,7 @@ class _Lexer:
             return self._stop("an escape string in several pieces")
         return self._add("string" if quote == "'" else "name", sql[start + 1 : end - 1], end=end)
 
-    def _backtick(self, _: str) -> bool:
+    def _read_backticks(self, _: str) -> bool:
         match = _BACKTICK.match(self._sql, self._at)
         if self._dialect == "postgresql":
             return self._stop("a back-tick")
@@ -309,7 +309,7 @@ class _Lexer:
             return self._stop("an unusual name in back-ticks")
         return self._add("name", match.group()[1:-1], end=match.end())
 
-    def _bracket(self, _: str) -> bool:
+    def _read_brackets(self, _: str) -> bool:
         if self._in_bracket:
             return self._stop("brackets inside brackets")
         if self._dialect == "sqlite":
@@ -323,7 +323,7 @@ class _Lexer:
         self._in_bracket = True
         return self._add("punct", "[", end=self._at + 1)
 
-    def _dollar(self, _: str) -> bool:
+    def _read_dollar(self, _: str) -> bool:
         tag = _DOLLAR_TAG.match(self._sql, self._at)
         if tag:
             self._divergent.add("dollar")
@@ -339,4 +339,4 @@ class _Lexer:
         word = _DOLLAR_WORD.match(self._sql, self._at)
         if word is None:
             return self._stop("a dollar sign by itself")
-        return self._param(word.group())
+        return self._read_parameter(word.group())

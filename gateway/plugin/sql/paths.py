@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: An operator of comparison, and the beginning of another path to the right of it.
 _COMPARED: Final = re.compile(r"[=<>](?:[\s(+-]|/\*(?>.*?\*/))*+[$@]", re.DOTALL)
 _PATH_FUNCTIONS: Final = "jsonb_path_"
-_STANDARD: Final = words("json_value json_query json_exists json_table")
+_STANDARD: Final = split_words("json_value json_query json_exists json_table")
 _TYPE: Final = "jsonpath"
 _WRITTEN: Final = ("string", "param")
 _OPENING: Final = (("punct", "("), ("punct", "["))
@@ -27,7 +27,7 @@ def compares_paths(text: str) -> bool:
     return _COMPARED.search(text) is not None
 
 
-def unbounded_path(tokens: Sequence[Token]) -> str | None:
+def find_unbounded_path(tokens: Sequence[Token]) -> str | None:
     """Return the path of a statement of PostgreSQL that may compare values of any number with each other, or its place.
 
     None: there is none.

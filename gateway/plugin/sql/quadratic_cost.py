@@ -11,77 +11,77 @@ from typing import Final
 
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import RESERVED, TYPES
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 LONGEST_CHARS: Final = 1000  # of all that is written out, so that it is short
 MOST_PARSED_CHARS: Final = 16_384  # of all that is parsed in time squared: 0.1 s
 _ANY: Final = 1 << 20  # the length of a value that is not written out
 #: Of the first two arguments of these, one has to be written out. `position` and `trim` divide theirs with a word.
-_FUNCTIONS: Final = words("""
+_FUNCTIONS: Final = split_words("""
     translate btrim ltrim rtrim trim position strpos replace split_part string_to_array string_to_table like
     arraycontains to_date to_timestamp
 """)
 #: All but one argument of these have to be.
-_RANKING: Final = words("ts_rank ts_rank_cd")
+_RANKING: Final = split_words("ts_rank ts_rank_cd")
 #: Types whose texts are parsed in time squared: 30,000 attributes take 20 s, a search of 100,000 words 25 s.
-_PARSED: Final = words("xml tsquery")
-_SEARCHES: Final = words("to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery")
+_PARSED: Final = split_words("xml tsquery")
+_SEARCHES: Final = split_words("to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery")
 _VECTOR: Final = "to_tsvector"
 #: Where a name may be another's than that of a table beside it.
-_AMBIGUOUS: Final = frozenset(("word", word) for word in words("using natural"))
+_AMBIGUOUS: Final = frozenset(("word", word) for word in split_words("using natural"))
 _BEGINS_TABLE: Final = (("word", "from"), ("word", "join"), ("punct", ","))
-_FROM_ENDS: Final = words("where group having window order limit offset fetch for union intersect except")
+_FROM_ENDS: Final = split_words("where group having window order limit offset fetch for union intersect except")
 _DIVIDING: Final = (("punct", ","), ("word", "from"), ("word", "in"))
-_TRIMMED: Final = words("leading trailing both")
+_TRIMMED: Final = split_words("leading trailing both")
 #: Operators, as their letters follow one another: of lists, JSON, ranges and paths; and LIKE, spelled so.
 _OPERATORS: Final = ("@>", "<@", "&&", "<->", "?|", "?&", "?#", "~~", "~=")
 _PATTERNS: Final = (("word", "like"), ("word", "ilike"))
 #: What a value that is written out is made of, besides literals: what keeps it as short as it is. Words that are no
 #: names, calls of these functions, and types where nothing else can stand.
-_RESERVED: Final = words("null true false array any all some current_date current_timestamp localtimestamp")
+_RESERVED: Final = split_words("null true false array any all some current_date current_timestamp localtimestamp")
 _CALLED: Final = (
-    words("""
+    split_words("""
     chr lower upper concat row now point daterange tsrange tstzrange int4range int8range numrange
 """)
     | _SEARCHES
 )
-_TYPES: Final = TYPES | words("""
+_TYPES: Final = TYPES | split_words("""
     e text json jsonb uuid interval bytea boolean bool precision with without zone name regconfig tsquery
 """)
-_GOES_ON: Final = words("collate at operator")  # an operand does, behind these
+_GOES_ON: Final = split_words("collate at operator")  # an operand does, behind these
 _JOINING: Final = tuple(("op", text) for text in ("||", "::", "-", "+"))
 _OPENING: Final = (("punct", "("), ("punct", "["))
 _CLOSING: Final = (("punct", ")"), ("punct", "]"))
-_BEGINS: Final = words("select where and or not on when then else having by")
+_BEGINS: Final = split_words("select where and or not on when then else having by")
 #: Sorts the marks of one letter, each against each.
-_ALONE: Final = words("normalize normalized")
+_ALONE: Final = split_words("normalize normalized")
 
 
-def unbounded_product(tokens: Sequence[Token]) -> str | None:
+def find_unbounded_product(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may compare two values that are both of any length. None: nothing.
 
     The values that are written out count together: one row is computed without a look at the clock.
     """
-    chars, parsed, searches = 0, 0, _named_searches(tokens)
+    chars, parsed, searches = 0, 0, _list_named_searches(tokens)
     tokens = _with_searches(tokens, searches)
     for index, token in enumerate(tokens):
         text, added = token.text.lower(), 0
         if token.kind in ("word", "name"):
-            parsed += _parsed_chars(tokens, index)
+            parsed += _measure_parsed_chars(tokens, index)
             if parsed > MOST_PARSED_CHARS:
                 return text
             if text in _ALONE:
                 return text
             if text in _FUNCTIONS and _get_token(tokens, index + 1) == ("punct", "("):
-                added = _argument_chars(tokens, index + 2, 2)
+                added = _measure_argument_chars(tokens, index + 2, 2)
             elif text in _RANKING and _get_token(tokens, index + 1) == ("punct", "("):
-                added = _argument_chars(tokens, index + 2, len(tokens))
+                added = _measure_argument_chars(tokens, index + 2, len(tokens))
             if token in _PATTERNS:  # also before a parenthesis, which is not a list of arguments then
-                added = max(added, _operand_chars(tokens, index + 1))
+                added = max(added, _measure_operand_chars(tokens, index + 1))
         elif token.kind in ("op", "param"):
-            text, end = _operator(tokens, index)
+            text, end = _read_operator(tokens, index)
             if text:
-                left, right = _literal_chars(tokens, index - 1), _operand_chars(tokens, end)
+                left, right = _measure_literal_chars(tokens, index - 1), _measure_operand_chars(tokens, end)
                 added = min(left, right)
             elif _searches_unwritten(tokens, index, searches):
                 return "@@"
@@ -91,11 +91,11 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
     return None
 
 
-def _parsed_chars(tokens: Sequence[Token], index: int) -> int:
+def _measure_parsed_chars(tokens: Sequence[Token], index: int) -> int:
     """Return the length of what the name at `index` parses. `_ANY`: not all of it is written out."""
     text, following = tokens[index].text.lower(), _get_token(tokens, index + 1)
     if text in _SEARCHES and following == ("punct", "("):
-        return _argument_chars(tokens, index + 2, len(tokens), free=0)
+        return _measure_argument_chars(tokens, index + 2, len(tokens), free=0)
     if text not in _PARSED:
         return 0
     if following.kind == "string":
@@ -119,7 +119,7 @@ def _searches_unwritten(tokens: Sequence[Token], index: int, searches: Collectio
     if tokens[index] != ("op", "@") or _get_token(tokens, index + 1) != ("op", "@"):
         return False
     left, right = index - 1, index + 2
-    if _operand_chars(tokens, right) < _ANY:
+    if _measure_operand_chars(tokens, right) < _ANY:
         return False
     named = _get_token(tokens, left).text.lower() in searches and _get_token(tokens, left - 1) != ("punct", ".")
     named |= _get_token(tokens, right).text.lower() in searches and _get_token(tokens, right + 1) not in (
@@ -144,11 +144,11 @@ def _find_call_name(tokens: Sequence[Token], end: int) -> str:
     return ""
 
 
-def _named_searches(tokens: Sequence[Token]) -> dict[str, str]:
+def _list_named_searches(tokens: Sequence[Token]) -> dict[str, str]:
     """Return the names of searches in FROM, with their texts, where no other query may mean something else by them."""
     if tokens.count(Token("word", "select")) != 1 or not _AMBIGUOUS.isdisjoint(tokens):
         return {}
-    return dict(_searches(tokens))
+    return dict(_iterate_searches(tokens))
 
 
 def _with_searches(tokens: Sequence[Token], found: Mapping[str, str]) -> Sequence[Token]:
@@ -166,7 +166,7 @@ def _with_searches(tokens: Sequence[Token], found: Mapping[str, str]) -> Sequenc
     ]
 
 
-def _searches(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _iterate_searches(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
     """Yield the names of FROM that stand for a search that is written out, with its text."""
     depth, inside, opening = 0, False, -1
     for index, token in enumerate(tokens):
@@ -189,7 +189,7 @@ def _searches(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
             )
 
 
-def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
+def _read_operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
     """Return the known operator that begins at `index`, and where its right side begins."""
     spelled, end = "", index
     while end < len(tokens) and len(spelled) < 3 and tokens[end].kind in ("op", "param"):
@@ -202,7 +202,7 @@ def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
     return "", index
 
 
-def _literal_chars(tokens: Sequence[Token], index: int) -> int:
+def _measure_literal_chars(tokens: Sequence[Token], index: int) -> int:
     """Return the length of what ends at `index`. `_ANY`: it is not one literal and no more."""
     if _get_token(tokens, index).kind not in ("string", "param"):
         return _ANY
@@ -211,7 +211,7 @@ def _literal_chars(tokens: Sequence[Token], index: int) -> int:
     return len(tokens[index].text) if alone else _ANY
 
 
-def _argument_chars(tokens: Sequence[Token], start: int, most: int, *, free: int = 1) -> int:
+def _measure_argument_chars(tokens: Sequence[Token], start: int, most: int, *, free: int = 1) -> int:
     """Return the length of what is written out of the first `most` arguments behind the parenthesis before `start`.
 
     `_ANY`: more than `free` of them are not.
@@ -230,7 +230,7 @@ def _argument_chars(tokens: Sequence[Token], start: int, most: int, *, free: int
     return _ANY if unwritten > free else chars
 
 
-def _operand_chars(tokens: Sequence[Token], start: int) -> int:
+def _measure_operand_chars(tokens: Sequence[Token], start: int) -> int:
     """Return the length of the operand that begins at `start`. `_ANY`: not all of it is written out."""
     depth, last, chars = 0, Token("op", "||"), 0
     for index in range(start, len(tokens)):

@@ -120,26 +120,26 @@ class QueryWalk:
             self._index = index
             match token.kind:
                 case "word":
-                    self._word(token.text)
+                    self._read_word(token.text)
                 case "name":
-                    self._name(token.text)
+                    self._read_quoted_name(token.text)
                 case "string":
-                    self._string()
+                    self._read_string()
                 case "number":
-                    self._operand(after_operand=False)
+                    self._read_operand(after_operand=False)
                 case "param":
-                    self._param(token.text)
+                    self._read_parameter(token.text)
                 case "op":
-                    self._operator(token.text)
+                    self._read_operator(token.text)
                 case "punct":
-                    self._punct(token.text)
+                    self._read_punctuation(token.text)
                 case _:
                     raise QueryDoubt("unclear_text", f"The statement has {token.text}.")
         last = self._tokens[-1] if self._tokens else _END
         if len(self._frames) > 1:
-            self._break("an open parenthesis")
+            self._mark_broken("an open parenthesis")
         elif _is_unfinished(last):
-            self._break("no end")
+            self._mark_broken("no end")
 
     @property
     def complete(self) -> bool:
@@ -155,12 +155,12 @@ class QueryWalk:
         token = self._tokens[index] if 0 <= index < self._count else _END
         return token[1] in words and token[0] in _SPELLED
 
-    def _break(self, what: str) -> None:
+    def _mark_broken(self, what: str) -> None:
         self.broken = self.broken or what
 
     # Operands.
 
-    def _operand(self, *, after_operand: bool) -> None:
+    def _read_operand(self, *, after_operand: bool) -> None:
         """Read an operand. After another one it is its alias, where it can be one."""
         if self._state == _State.OPEN:
             # TOP 10 name: the number belongs to TOP.
@@ -168,17 +168,17 @@ class QueryWalk:
         elif self._state == _State.OPERAND and after_operand:
             self._state = _State.ALIASED
         else:
-            self._break("words that do not make a query")
+            self._mark_broken("words that do not make a query")
 
-    def _string(self) -> None:
-        if self._frames[-1].clause == "from" and self._before_table():
+    def _read_string(self) -> None:
+        if self._frames[-1].clause == "from" and self._is_before_table():
             raise QueryDoubt("file_as_table", "It reads from a quoted text, which some databases open as a file.")
         previous = self._peek(-1).kind
         if self._state == _State.OPERAND and previous in ("word", "name", "string"):
             return  # DATE '2024-01-01', N'x', 'a' 'b'
-        self._operand(after_operand=previous == "punct")
+        self._read_operand(after_operand=previous == "punct")
 
-    def _param(self, text: str) -> None:
+    def _read_parameter(self, text: str) -> None:
         if self._is(1, "("):
             raise QueryDoubt(
                 "function", f"{_format_excerpt(text)} is called and is not on the list of harmless functions."
@@ -190,12 +190,12 @@ class QueryWalk:
             return
         if self._is(1, "=") and self._is(-1, "select", ",") and self._frames[-1].clause == "select":
             self.marks.add("assignment")
-        self._operand(after_operand=False)
+        self._read_operand(after_operand=False)
 
-    def _name(self, text: str) -> None:
+    def _read_quoted_name(self, text: str) -> None:
         if self._is(-1, "&") and self._is(-2, "u"):
             raise QueryDoubt("unclear_text", "A quoted name has escapes in it.")
-        if self._frames[-1].clause == "from" and self._before_table() and not text.isidentifier():
+        if self._frames[-1].clause == "from" and self._is_before_table() and not text.isidentifier():
             self._check_path(text)
         self._read_name(text, quoted=True)
 
@@ -203,7 +203,7 @@ class QueryWalk:
         if any(char in text for char in "/\\:*") or text.lower().endswith((".csv", ".json", ".parquet", ".txt", ".db")):
             raise QueryDoubt("file_as_table", f"{_format_excerpt(text)} may be opened as a file.")
 
-    def _before_table(self) -> bool:
+    def _is_before_table(self) -> bool:
         distinct = self._is(-1, "from") and self._is(-2, "distinct") and self._is(-3, "is", "not")
         return not distinct and self._is(-1, ".", *_BEFORE_TABLE)
 
@@ -215,13 +215,13 @@ class QueryWalk:
         if opens and not lists:
             self._call(text, quoted=quoted, qualified=qualified)
         elif qualified and not self._is(1, "."):
-            self._attribute(text.lower())
+            self._read_attribute(text.lower())
         if self._frames[-1].clause == "from" and not opens:
-            self._table(text.lower(), qualified=qualified)
+            self._read_table(text.lower(), qualified=qualified)
         if not qualified:
-            self._operand(after_operand=not opens or lists or text in TYPES)
+            self._read_operand(after_operand=not opens or lists or text in TYPES)
 
-    def _table(self, text: str, *, qualified: bool) -> None:
+    def _read_table(self, text: str, *, qualified: bool) -> None:
         whole = f"{self._peek(-2).text.lower()}.{text}" if qualified else text
         if text in LISTING or (text.startswith("pragma_") and text not in FUNCTIONS):
             raise QueryDoubt("file_as_table", f"{_format_excerpt(text)} is no table: reading it does something.")
@@ -237,7 +237,7 @@ class QueryWalk:
                 "linked_server", f"A name of four parts ending in {_format_excerpt(text)} may be on another server."
             )
 
-    def _attribute(self, text: str) -> None:
+    def _read_attribute(self, text: str) -> None:
         """`x.name`, which PostgreSQL takes for a call of `name` where x has no such column."""
         if text == "nextval":
             raise QueryDoubt("function", "NEXTVAL advances a sequence.")
@@ -286,12 +286,12 @@ class QueryWalk:
 
     # Words.
 
-    def _word(self, text: str) -> None:
+    def _read_word(self, text: str) -> None:
         if self._is(-1, "."):
             self._read_name(text, quoted=False)
         elif text in CONNECTING or text in self._connecting or self._connects_here(text):
             if self._is(1, "(") and text in FUNCTIONS and self._state != _State.OPEN and text in ("left", "right"):
-                self._break("words that do not make a query")
+                self._mark_broken("words that do not make a query")
             self._connect(text)
         elif self._write and text in _IN_WRITE and not (text in WRITING and self._state != _State.OPEN):
             self._state = _State.OPEN
@@ -306,7 +306,7 @@ class QueryWalk:
         elif text == "system" and self._is(-1, "tablesample"):
             self._state = _State.OPEN
         else:
-            self._alias_or_verb(text)
+            self._read_alias_or_verb(text)
             self._read_name(text, quoted=False)
 
     def _connects_here(self, text: str) -> bool:
@@ -333,7 +333,7 @@ class QueryWalk:
             return
         raise QueryDoubt("statement", f"{text.upper()} is not a reading statement.")
 
-    def _alias_or_verb(self, text: str) -> None:
+    def _read_alias_or_verb(self, text: str) -> None:
         if (text == "lock" and self._is(1, "in")) or (text in LOCK_HINTS and self._frames[-1].opener == "with"):
             self.marks.add("lock")
         if self._state == _State.OPEN:
@@ -371,20 +371,20 @@ class QueryWalk:
     def _begin_query(self, frame: _Frame, text: str) -> None:
         follows = frame.clause in ("", "with", "union") or not frame.queried
         if not follows and not self._write and text == "select":
-            self._break("a second SELECT")
+            self._mark_broken("a second SELECT")
         frame.clause = "from" if text == "table" else text
         frame.queried = True
 
     # Operators and punctuation.
 
-    def _operator(self, text: str) -> None:
+    def _read_operator(self, text: str) -> None:
         if text == ":=":
             self.marks.add("assignment")
         elif text == "@" and self._frames[-1].clause == "from":
             raise QueryDoubt("linked_server", "A table behind an @ is on another server.")
         self._state = _State.OPEN
 
-    def _punct(self, text: str) -> None:
+    def _read_punctuation(self, text: str) -> None:
         if text in "([":
             self._open(text)
         elif text in ")]":
@@ -395,7 +395,7 @@ class QueryWalk:
             self._state = _State.OPEN
         elif text == ".":
             if self._peek(-1).kind in ("number", "string", "op") or self._is(-1, "(", ",", "["):
-                self._break("a dot that belongs to no name")
+                self._mark_broken("a dot that belongs to no name")
             self._state = _State(max(self._state, _State.OPERAND))
         else:
             raise QueryDoubt("stacked", "There is more than one statement.")
@@ -408,7 +408,7 @@ class QueryWalk:
             previous.kind == "word" and previous.text not in CONNECTING and previous.text not in self._connecting
         )
         if self._state != _State.OPEN and not named and bracket == "(":
-            self._break("a parenthesis in an odd place")
+            self._mark_broken("a parenthesis in an odd place")
         called = bracket == "(" and named and self._state != _State.OPEN
         clause = "" if called else self._frames[-1].clause
         opener = previous.text if previous.kind in ("word", "name") else ""
@@ -420,11 +420,11 @@ class QueryWalk:
     def _close(self, bracket: str) -> None:
         frame = self._frames[-1]
         if len(self._frames) == 1 or (frame.bracket == "[") != (bracket == "]"):
-            self._break("a closing parenthesis too many")
+            self._mark_broken("a closing parenthesis too many")
             return
         self._frames.pop()
         if bracket == ")" and _is_unfinished(self._peek(-1)) and not self._is(-2, "("):  # id(+)
-            self._break("no end before a parenthesis")
+            self._mark_broken("no end before a parenthesis")
         outer = self._frames[-1]
         if frame.queried and frame.bracket == "(" and outer.bracket in ("", "(") and not outer.clause:
             outer.queried = True  # ((SELECT 1))

@@ -34,7 +34,7 @@ def has_unbounded_recursion(tokens: Sequence[Token]) -> bool:
             elif frames and kind == "word" and word == "union":
                 frames[-1].arm = index
         elif kind == "punct" and text == "(":
-            frames.append(_Frame(index, defined_name(tokens, index, last_list)))
+            frames.append(_Frame(index, find_defined_name(tokens, index, last_list)))
         elif kind == "punct" and text == ")" and frames:
             frame = frames.pop()
             last_list = frame.opening
@@ -43,7 +43,7 @@ def has_unbounded_recursion(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def defined_name(tokens: Sequence[Token], opening: int, last_list: int) -> str:
+def find_defined_name(tokens: Sequence[Token], opening: int, last_list: int) -> str:
     """Return the name in front of `AS (`; its list of columns, which begins at `last_list`, may stand between."""
     index = opening - 1
     while index >= 0 and tokens[index] in (("word", "not"), ("word", "materialized")):

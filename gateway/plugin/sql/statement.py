@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gateway.plugin.sql.expansion import expands_too_far
-from gateway.plugin.sql.json_list_removal import unbounded_difference
-from gateway.plugin.sql.lexer import Dialect, Token, readings
-from gateway.plugin.sql.paths import unbounded_path
-from gateway.plugin.sql.quadratic_cost import LONGEST_CHARS, unbounded_product
+from gateway.plugin.sql.json_list_removal import find_unbounded_difference
+from gateway.plugin.sql.lexer import Dialect, Token, list_readings
+from gateway.plugin.sql.paths import find_unbounded_path
+from gateway.plugin.sql.quadratic_cost import LONGEST_CHARS, find_unbounded_product
 from gateway.plugin.sql.query import QueryDoubt, QueryWalk
 from gateway.plugin.sql.recursion import has_unbounded_recursion
 from gateway.plugin.sql.words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
@@ -46,7 +46,7 @@ class Judgement:
 
 def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
     """Return what is known about `sql`, in this dialect or in every one. Never raises."""
-    found = readings(sql, dialect=dialect)
+    found = list_readings(sql, dialect=dialect)
     if found is None:
         return Judgement(("ambiguous_text", "Databases would read the quotes and comments in it in different ways."))
     marks: set[str] = set()
@@ -57,7 +57,7 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
         except QueryDoubt as doubt:
             return Judgement((doubt.rule, doubt.reason))
         if what is None:
-            if dialect == "postgresql" and (found_product := uninterruptible(tokens)) is not None:
+            if dialect == "postgresql" and (found_product := find_uninterruptible(tokens)) is not None:
                 return Judgement(("product", found_product))
             harmless = True
             continue
@@ -68,19 +68,19 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
     return Judgement(None if harmless else broken, frozenset(marks))
 
 
-def uninterruptible(tokens: Sequence[Token]) -> str | None:
+def find_uninterruptible(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
     if expands_too_far([_truncate_name(token) for token in tokens]):
         return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
     if tokens.count(Token("word", "join")) > _MOST_JOINS:
         return f"It joins more than {_MOST_JOINS} tables: PostgreSQL cannot interrupt the planning of so many."
-    if _calls(tokens) > _MOST_CALLS:
+    if _count_calls(tokens) > _MOST_CALLS:
         return f"It calls functions and operators in more than {_MOST_CALLS} places: PostgreSQL ends nothing in a row."
-    found = unbounded_product(tokens) or unbounded_path(tokens)
-    return _PRODUCT.format(found[:40]) if found else takes_lists(tokens)
+    found = find_unbounded_product(tokens) or find_unbounded_path(tokens)
+    return _PRODUCT.format(found[:40]) if found else find_list_doubt(tokens)
 
 
-def _calls(tokens: Sequence[Token]) -> int:
+def _count_calls(tokens: Sequence[Token]) -> int:
     """Return in how many places a row calls what may take long with long values."""
     functions = sum(
         second == ("punct", "(") and first.kind == "word" and first.text not in CONNECTING
@@ -89,9 +89,9 @@ def _calls(tokens: Sequence[Token]) -> int:
     return functions + sum(token.kind == "op" and token.text in _WORKING for token in tokens)
 
 
-def takes_lists(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:
+def find_list_doubt(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:
     """Return the doubt about a list that is taken from JSON. `stored`: names of columns with lists, in lower case."""
-    found = unbounded_difference(tokens, stored)
+    found = find_unbounded_difference(tokens, stored)
     return found and _PRODUCT.format(found)
 
 
@@ -116,10 +116,10 @@ def _judge_reading(tokens: Sequence[Token], marks: set[str]) -> str | None:
         return tokens[-1].text
     if len(tokens) < 2:
         return "fewer than two words"
-    return _statement(tokens, marks)
+    return _judge_statement(tokens, marks)
 
 
-def _statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
+def _judge_statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
     first = tokens[0]
     if first.kind == "op":
         # A comment to MySQL, an operator to others, who refuse a statement that begins with one.
@@ -133,7 +133,7 @@ def _statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
             return _explain(tokens[1:], marks)
         case "pragma":
             marks.add("pragma")
-            return _pragma(tokens[1:])
+            return _judge_pragma(tokens[1:])
     raise QueryDoubt("statement", f"{first.text[:40].upper()!r} does not begin a statement that is known to read only.")
 
 
@@ -170,13 +170,13 @@ def _show(tokens: Sequence[Token]) -> str | None:
         rest = tokens[1:] if first.text in ("create", "table") else tokens
         if not rest:
             return f"nothing after SHOW {first.text.upper()}"
-        walk = QueryWalk(_joined_accounts(rest), connecting=SHOWING)
+        walk = QueryWalk(_join_accounts(rest), connecting=SHOWING)
         walk.run()
         return walk.broken
-    return None if _qualified_name(tokens) == len(tokens) else "words after SHOW that it does not know"
+    return None if _skip_qualified_name(tokens) == len(tokens) else "words after SHOW that it does not know"
 
 
-def _joined_accounts(tokens: Sequence[Token]) -> list[Token]:
+def _join_accounts(tokens: Sequence[Token]) -> list[Token]:
     """Without the host part of root@localhost."""
     kept: list[Token] = []
     for token in tokens:
@@ -191,7 +191,7 @@ def _joined_accounts(tokens: Sequence[Token]) -> list[Token]:
     return kept
 
 
-def _qualified_name(tokens: Sequence[Token], *, start: int = 0) -> int:
+def _skip_qualified_name(tokens: Sequence[Token], *, start: int = 0) -> int:
     """Return the index behind the name of one or more parts at `start`; `start` where there is none."""
     index = start
     while index < len(tokens) and tokens[index].kind in ("word", "name"):
@@ -203,8 +203,8 @@ def _qualified_name(tokens: Sequence[Token], *, start: int = 0) -> int:
     return index
 
 
-def _pragma(tokens: Sequence[Token]) -> str | None:
-    end = _qualified_name(tokens)
+def _judge_pragma(tokens: Sequence[Token]) -> str | None:
+    end = _skip_qualified_name(tokens)
     name = tokens[end - 1].text if end else ""
     rest = tokens[end:]
     simple_argument = (
@@ -244,7 +244,7 @@ def _judge_describe(tokens: Sequence[Token]) -> str | None:
     if tokens[0] == ("word", "connection") and [token.kind for token in tokens[1:]] == ["number"]:
         return None
     QueryWalk(tokens).run()
-    end = _qualified_name(tokens)
+    end = _skip_qualified_name(tokens)
     one_more = end == len(tokens) - 1 and tokens[end].kind in ("word", "name", "string")
     if end and (end == len(tokens) or one_more):
         return None
@@ -262,7 +262,7 @@ def _explain_options(tokens: Sequence[Token]) -> tuple[int, bool]:
             index += 2 if index + 1 < len(tokens) and tokens[index + 1] == ("op", "=") else 1
             runs = runs or (index < len(tokens) and tokens[index].text.lower() in _ANALYZE)
         elif token == ("punct", "(") and not _begins_query(tokens, index + 1):
-            index, listed = _option_list(tokens, start=index + 1)
+            index, listed = _read_option_list(tokens, start=index + 1)
             runs = runs or listed
         elif not (token.kind == "word" and token.text in EXPLAINING) or _is_name(tokens, index):
             break
@@ -279,7 +279,7 @@ def _begins_query(tokens: Sequence[Token], start: int) -> bool:
     return start < len(tokens) and tokens[start].kind in ("word", "punct") and tokens[start].text in _QUERY
 
 
-def _option_list(tokens: Sequence[Token], *, start: int) -> tuple[int, bool]:
+def _read_option_list(tokens: Sequence[Token], *, start: int) -> tuple[int, bool]:
     """(FORMAT JSON, ANALYZE off): the index of the closing parenthesis, and whether the statement is run."""
     runs = False
     for index in range(start, len(tokens)):

@@ -2,26 +2,26 @@
 
 import re
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Begin a statement or a part of one that changes something. Anywhere as bare words they ask.
-WRITING = words("""
+WRITING = split_words("""
     insert update delete merge drop create alter truncate exec execute grant revoke deny shutdown dbcc reconfigure
     waitfor attach detach outfile dumpfile openrowset openquery opendatasource
 """)
 #: What a statement that is only explained may be: it is planned, not run.
-EXPLAINED = words("insert update delete replace merge")
+EXPLAINED = split_words("insert update delete replace merge")
 #: Statements of one word: SQL Server starts a new statement without a semicolon.
-ONE_WORD = words("checkpoint revert commit rollback break continue return receive setuser begin")
+ONE_WORD = split_words("checkpoint revert commit rollback break continue return receive setuser begin")
 #: Statements with words after them, for the same reason; elsewhere they are names (SELECT min(t) start).
-SEVERAL_WORDS = words("""
+SEVERAL_WORDS = split_words("""
     kill set use backup restore declare print raiserror throw bulk dump load open close save call copy lock do go if
     while goto send move enable disable readtext writetext updatetext add begin commit rollback
 """)
 
 #: After these an operand, a name or a parenthesis comes: they end what stood before them. Followed by a parenthesis
 #: they are not functions.
-CONNECTING = words("""
+CONNECTING = split_words("""
     select distinct distinctrow all from where group by having order limit offset fetch first next on using join
     inner left right full outer cross natural lateral apply union intersect except minus and or not xor in is like
     ilike rlike regexp match similar to between case when then else as over partition range rows row groups window
@@ -32,68 +32,70 @@ CONNECTING = words("""
     unique overlaps sounds member respect exclude ties connect_by_root global unbounded maxrecursion maxdop
 """)
 #: Words that neither PostgreSQL nor SQLite takes for the name of a column. Many words above are one to them: `key`.
-RESERVED = words("""
+RESERVED = split_words("""
     select distinct all from where group having order limit on using join union intersect except and or not in is case
     when then else as to collate unique table null
 """)
 #: Besides these, in SHOW.
-SHOWING = words("""
+SHOWING = split_words("""
     engine status character transaction isolation binary master slave replica query schema database session create
     user fields indexes keys tables databases schemas variables full extended storage open profile processlist
     grants procedure function trigger event view binlog relaylog count charset collation
 """)
 #: What SHOW shows when more than one name follows.
-SHOWN = SHOWING | words("""
+SHOWN = SHOWING | split_words("""
     all global terse local columns index table time warnings errors engines privileges triggers events plugins profiles
     replicas functions procedures views catalogs roles users warehouses stages partitions tblproperties stats locks
     objects materialized sequences constraints parameters current search_path types enums jobs sessions ranges zones
     regions extensions dictionaries clusters settings
 """)
 #: Words between EXPLAIN or DESCRIBE and what is explained. ANALYZE is not among them: it runs the statement.
-EXPLAINING = words("""
+EXPLAINING = split_words("""
     verbose extended partitions query plan for logical physical formatted codegen cost ast syntax pipeline estimate
     opt types vec distsql table view database schema function procedure external sequence columns
 """)
 #: Pragmas of SQLite that only read, whatever their argument.
-READING_PRAGMAS = words("""
+READING_PRAGMAS = split_words("""
     table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check
     database_list collation_list function_list module_list pragma_list compile_options integrity_check quick_check
 """)
 #: Pragmas that read as long as they have no argument.
-BARE_PRAGMAS = words("""
+BARE_PRAGMAS = split_words("""
     user_version application_id schema_version data_version journal_mode foreign_keys encoding page_count page_size
     max_page_count freelist_count cache_size synchronous auto_vacuum busy_timeout locking_mode temp_store mmap_size
     recursive_triggers query_only secure_delete wal_autocheckpoint
 """)
 
 #: A query does not end in these.
-UNFINISHED = words("""
+UNFINISHED = split_words("""
     select from where by having join and or not in like between union intersect except as when then else
 """)
 
 #: Table hints of SQL Server that lock more than reading does.
-LOCK_HINTS = words("updlock xlock tablock tablockx holdlock serializable paglock rowlock repeatableread")
+LOCK_HINTS = split_words("updlock xlock tablock tablockx holdlock serializable paglock rowlock repeatableread")
 #: Where databases keep password hashes and access rules.
-SENSITIVE = words("""
+SENSITIVE = split_words("""
     pg_shadow pg_authid pg_user_mapping pg_user_mappings pg_hba_file_rules pg_file_settings pg_largeobject
     mysql.user mysql.global_priv mysql.db sys.sql_logins sys.syslogins sys.user$ syslogins sysxlogins sql_logins
     dba_users user$
 """)
 
 #: Parameterised types, which look like calls.
-TYPES = words("""
+TYPES = split_words("""
     decimal numeric number varchar varchar2 nvarchar nvarchar2 char nchar character varying varbinary binary bit
     float double real datetime2 datetimeoffset time timestamp timestamptz int integer bigint smallint vector
 """)
 #: PostgreSQL takes `x.f` for `f(x)` where x has no column f. Beginnings of its functions that act or reach out.
 ACTING = re.compile(r"(?:pg_|lo_|dblink|txid_|binary_upgrade_|brin_|gin_clean_|setseed\Z|ts_stat\Z|load_)")
 #: Fields of the records that functions return, and of addresses: `(jsonb_each(data)).key`.
-FIELDS = words("key value id name type status city street country lexeme word alias token element item ordinality")
+FIELDS = split_words(
+    "key value id name type status city street country lexeme word alias token element item ordinality"
+)
 
 #: Tables of extensions of SQLite that read files, or the pages of the database.
-LISTING = words("fsdir zipfile lsdir csv sqlite_dbpage sqlite_dbdata sqlite_dbptr vsv readfile completion")
+LISTING = split_words("fsdir zipfile lsdir csv sqlite_dbpage sqlite_dbdata sqlite_dbptr vsv readfile completion")
 
-_TEXT = words("""
+_TEXT = split_words("""
     ascii unicode chr char nchar concat concat_ws length len char_length character_length octet_length bit_length
     datalength lower upper lcase ucase initcap trim ltrim rtrim btrim lpad rpad left right insert substr substring
     substring_index substrb mid replace translate reverse repeat replicate space stuff overlay position locate instr
@@ -111,14 +113,14 @@ _TEXT = words("""
     inet_ntoa inet6_aton inet6_ntoa is_ipv4 is_ipv6 host hostmask netmask network masklen broadcast family abbrev
     set_masklen text
 """)
-_NUMBERS = words("""
+_NUMBERS = split_words("""
     abs ceil ceiling floor round trunc truncate sign mod div power pow sqrt cbrt exp ln log log2 log10 pi sin cos
     tan asin acos atan atan2 cot sinh cosh tanh asinh acosh atanh degrees radians square greatest least random rand
     gcd lcm factorial width_bucket scale min_scale trim_scale bit_count bit_and bit_or bit_xor bitand nanvl
     remainder isnumeric is_numeric to_number val cast convert try_cast try_convert safe_cast try_parse parse
     safe_divide numrange int4range int8range tsrange tstzrange daterange lower_inf upper_inf isempty range_merge
 """)
-_TIMES = words("""
+_TIMES = split_words("""
     now getdate getutcdate sysdate sysdatetime sysutcdatetime sysdatetimeoffset systimestamp curdate curtime
     current_date current_time current_timestamp localtime localtimestamp utc_date utc_time utc_timestamp date time
     datetime timestamp timestamptz julianday unixepoch strftime timediff date_add date_sub date_diff datediff
@@ -135,7 +137,7 @@ _TIMES = words("""
     months years todate tounixtimestamp to_unixtime from_iso8601_timestamp format_date format_timestamp parse_date
     parse_timestamp epoch
 """)
-_AGGREGATES = words("""
+_AGGREGATES = split_words("""
     count count_big sum avg min max total median mode stddev stddev_pop stddev_samp std stdev stdevp variance
     var_pop var_samp var varp corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_count regr_avgx
     regr_avgy group_concat listagg array_agg json_agg jsonb_agg json_object_agg jsonb_object_agg json_arrayagg
@@ -145,11 +147,11 @@ _AGGREGATES = words("""
     ratio_to_report grouping grouping_id count_if countif sumif max_by min_by argmax argmin uniq uniqexact quantile
     quantile_cont quantile_disc checksum_agg collect_list collect_set range_agg
 """)
-_CHOICES = words("""
+_CHOICES = split_words("""
     coalesce nullif ifnull isnull nvl nvl2 if iif choose case decode zeroifnull nullifzero likely unlikely
     likelihood interval exists values row array typeof pg_typeof sql_variant_property num_nulls num_nonnulls
 """)
-_STRUCTURES = words("""
+_STRUCTURES = split_words("""
     json jsonb json_extract json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text
     json_value json_query json_exists json_unquote json_quote json_array json_object json_keys json_length
     json_depth json_type json_valid json_contains json_contains_path json_search json_set json_insert json_replace
@@ -170,7 +172,7 @@ _STRUCTURES = words("""
     st_dwithin st_area st_length st_srid st_transform st_buffer point polygon box circle geography geometry root
     path
 """)
-_SYSTEM = words("""
+_SYSTEM = split_words("""
     version sqlite_version sqlite_source_id database schema current_database current_schema current_schemas
     current_catalog user current_user session_user system_user current_role connection_id pg_backend_pid
     current_setting pg_size_pretty pg_database_size pg_relation_size pg_total_relation_size pg_table_size

@@ -16,7 +16,7 @@ from gateway.contracts.plugin import Host, Plugin, PluginKind
 from gateway.contracts.risk import RiskAssessor
 from gateway.contracts.service import ManagedService
 from gateway.contracts.tools import ToolSource
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 from gateway.registry.loader import (
     PluginProblem,
     PluginSettings,
@@ -55,7 +55,7 @@ async def load_tools(
         if isinstance(source, ManagedService):  # nothing here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
-            origin: Origin = "built_in" if plugin in plugin_names("tools") else "plugin"
+            origin: Origin = "built_in" if plugin in list_built_in_plugins("tools") else "plugin"
             sources[name] = ConfiguredSource(source, tool.requires_approval, tool.untrusted, origin)
     reading: dict[str, ConfiguredSource[ToolSource]] = {
         f"{READ_RESULT} (built in)": ConfiguredSource(results, origin="built_in")
@@ -66,9 +66,9 @@ async def load_tools(
             _warn_of_idle(settings, ())
             return catalog
         catalog = await load_catalog(sources | reading, further=services)
-        _warn_of_idle(settings, catalog.names())
+        _warn_of_idle(settings, catalog.list_names())
         if len(sources) == len(wanted):  # the names of one that cannot be built are unknown
-            problems += _nameless(settings, catalog.names())
+            problems += _iterate_nameless(settings, catalog.list_names())
         return catalog
     except CatalogError as error:
         problems.append(Problem("configuration", "", str(error)))
@@ -90,7 +90,7 @@ class _ToolAssessor:
     options: Mapping[str, object]
     place: str
 
-    def facts(self) -> tuple[str, Mapping[str, object]]:
+    def list_facts(self) -> tuple[str, Mapping[str, object]]:
         """Return what approvals are bound to.
 
         An assessor without a name is known by its module, whose name changes with the sources of an operator's plugin.
@@ -119,19 +119,19 @@ def build_gate(
         tool: _ToolAssessor(use.use, use.with_, f"risk.assessors.{tool}") for tool, use in risk.assessors.items()
     }
     added = {tool: declared[tool] for tool, use in risk.assessors.items() if use.adds and tool in declared}
-    problems += _adding_to_none(settings, declared)
+    problems += _iterate_orphan_additions(settings, declared)
     assessors: dict[str, RiskAssessor] = {READ_RESULT: ReadsOnly()}
     for tool, judged in uses.items():
-        assessors[tool] = _assessor(judged, host, problems, folder=folder)
+        assessors[tool] = _build_assessor(judged, host, problems, folder=folder)
     for tool, judged in added.items():
-        assessors[tool] = AddedAssessor(_assessor(judged, host, problems, folder=folder), assessors[tool])
+        assessors[tool] = AddedAssessor(_build_assessor(judged, host, problems, folder=folder), assessors[tool])
     return Gate(
         Policy(trust_llm=risk.trust_llm, default=risk.default),
         assessors,
         rules=risk.rules,
         configured={
             tool: orjson.dumps(
-                (*use.facts(), *(added[tool].facts() if tool in added else ())), option=orjson.OPT_SORT_KEYS
+                (*use.list_facts(), *(added[tool].list_facts() if tool in added else ())), option=orjson.OPT_SORT_KEYS
             ).decode()
             for tool, use in uses.items()
         },
@@ -148,7 +148,7 @@ def _find_assessors(
     found: dict[str, _ToolAssessor] = {}
     tools: dict[str, tuple[str, PluginSettings]] = {}
     if not at_hand:
-        tools = {name: (name, {}) for name in plugin_names("tools")}
+        tools = {name: (name, {}) for name in list_built_in_plugins("tools")}
     tools |= {key: get_tool_plugin(key, tool) for key, tool in settings.tools.all.items()}
     for key, (name, options) in tools.items():
         try:
@@ -183,7 +183,7 @@ def _has_profile(assessor: str | Plugin[Any, Any], *, folder: Path) -> bool:
     return False
 
 
-def _assessor(judged: _ToolAssessor, host: Host, problems: list[Problem], *, folder: Path) -> Any:
+def _build_assessor(judged: _ToolAssessor, host: Host, problems: list[Problem], *, folder: Path) -> Any:
     """Build an assessor. If that fails, add to `problems` and return None."""
     if isinstance(judged.assessor, str):
         return try_build_plugin(
@@ -196,11 +196,11 @@ def _assessor(judged: _ToolAssessor, host: Host, problems: list[Problem], *, fol
         return None
 
 
-def _adding_to_none(settings: Settings, declared: Mapping[str, _ToolAssessor]) -> Iterator[Problem]:
+def _iterate_orphan_additions(settings: Settings, declared: Mapping[str, _ToolAssessor]) -> Iterator[Problem]:
     """Yield a problem for each assessor that adds to a built-in assessor which does not exist."""
     for tool, use in settings.risk.assessors.items():
-        if use.adds and tool not in declared and tool not in plugin_names("tools"):
-            known = ", ".join(dict.fromkeys([*plugin_names("tools"), *declared]))
+        if use.adds and tool not in declared and tool not in list_built_in_plugins("tools"):
+            known = ", ".join(dict.fromkeys([*list_built_in_plugins("tools"), *declared]))
             text = f"{tool!r} has no built-in assessor: leave `adds` out; those that have one are {known}"
             yield Problem("configuration", f"risk.assessors.{tool}.adds", text)
 
@@ -212,7 +212,7 @@ def _warn_of_idle(settings: Settings, names: Sequence[str]) -> None:
             log.warning("risk.rules.%s: %s", rule, text)
 
 
-def _nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
+def _iterate_nameless(settings: Settings, names: Sequence[str]) -> Iterator[Problem]:
     """Yield problems for rules and assessors whose tool is none of `names`."""
     risk = settings.risk
     for path, problem in [

@@ -19,8 +19,8 @@ from gateway.lanes.router import AcceptLimits, Router
 from gateway.lanes.routes import Route
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, list_metadata_paths
 from gateway.server.feature import load_features
-from gateway.server.lanes.rights import key_ring
-from gateway.server.lanes.upstreams import build_endpoints, build_groups, upstreams_in_use
+from gateway.server.lanes.rights import build_key_ring
+from gateway.server.lanes.upstreams import build_endpoints, build_groups, list_upstreams_in_use
 from gateway.telemetry.metrics import Metrics
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
@@ -49,19 +49,19 @@ def build_router(
     `now_s` returns the time (Unix), at which keys end.
     """
     ours = CONTEXT_PATHS | _serve_paths(settings)
-    upstreams = upstreams_in_use(settings, demo_url=demo_url)
+    upstreams = list_upstreams_in_use(settings, demo_url=demo_url)
     prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
     by_model = [settings.passthrough.by_model and not upstream.paths for upstream in upstreams]
     routes = [Route(prefix.encode(), i, by_model[i]) for i, paths in enumerate(prefixes) for prefix in paths]
     return Router(
         routes=routes,
         groups=build_groups(upstreams, metrics=metrics, clock=clock),
-        keys=key_ring(settings, stored=stored, lent=lent, now_s=now_s),
+        keys=build_key_ring(settings, stored=stored, lent=lent, now_s=now_s),
         metrics=metrics,
-        door=door(settings),
+        door=build_host_guard(settings),
         own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
-        limits=_limits(settings),
-        timeouts=_timeouts(settings),
+        limits=_build_limits(settings),
+        timeouts=_build_timeouts(settings),
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
         features=features,
@@ -76,19 +76,19 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
         groups=(),
         keys=KeyRing(()),
         metrics=metrics,
-        door=door(settings),
-        own_paths=operators_paths(settings) | {b"/"},
-        limits=_limits(settings),
-        timeouts=_timeouts(settings),
+        door=build_host_guard(settings),
+        own_paths=list_operator_paths(settings) | {b"/"},
+        limits=_build_limits(settings),
+        timeouts=_build_timeouts(settings),
     )
 
 
-def operators_paths(settings: Settings) -> frozenset[bytes]:
+def list_operator_paths(settings: Settings) -> frozenset[bytes]:
     """Return the paths of the pages that move to `admin.listen` where it is configured."""
     return ADMIN_PATHS | {CONSOLE} if settings.console.enabled else ADMIN_PATHS
 
 
-def paths_apart(settings: Settings) -> Sequence[str]:
+def list_separate_paths(settings: Settings) -> Sequence[str]:
     """Return the paths at which, and below which, pages know their callers by more than keys."""
     return () if settings.mcp.serve is None else (settings.mcp.serve.path, WELL_KNOWN)
 
@@ -102,7 +102,7 @@ def _serve_paths(settings: Settings) -> frozenset[bytes]:
     return frozenset(one.encode() for one in (*ways, *list_metadata_paths(settings)))
 
 
-def door(settings: Settings) -> HostGuard:
+def build_host_guard(settings: Settings) -> HostGuard:
     """Return our own names (listen addresses, `allowed_hosts`) and the origins that may send requests (`cors`)."""
     listens = [listen.host for listen in (settings.listen, settings.admin.listen) if listen is not None]
     named = [f"[{host}]" if ":" in host else host for host in listens if not _is_wildcard(host)]
@@ -142,7 +142,7 @@ def _is_wildcard(host: str) -> bool:
         return False
 
 
-def _limits(settings: Settings) -> AcceptLimits:
+def _build_limits(settings: Settings) -> AcceptLimits:
     limits = settings.limits
     return AcceptLimits(
         head=HeadLimits(bytes=limits.head, fields=limits.headers),
@@ -151,7 +151,7 @@ def _limits(settings: Settings) -> AcceptLimits:
     )
 
 
-def _timeouts(settings: Settings) -> ClientTimeouts:
+def _build_timeouts(settings: Settings) -> ClientTimeouts:
     limits = settings.limits
     return ClientTimeouts(
         head_s=limits.head_timeout,

@@ -11,7 +11,7 @@ from gateway.tools.client_rights import ClientRights, Refusal
 from gateway.tools.decision_rules import ApprovalRequirement, DecisionRules
 
 
-def key_ring(
+def build_key_ring(
     settings: Settings,
     *,
     stored: StoredKeys | None = None,
@@ -26,7 +26,7 @@ def key_ring(
     return KeyRing(keys, lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s)
 
 
-def decision_rules(settings: Settings) -> DecisionRules:
+def build_decision_rules(settings: Settings) -> DecisionRules:
     """Return the rules of a configuration about who decides on calls."""
     wanted = settings.approvals
     requirements = [
@@ -44,4 +44,4 @@ def build_client_refusal(settings: Settings, keys: KeyRing) -> Refusal:
     def find_callers(name: str) -> Sequence[Caller]:
         return [key.caller for key in keys.get_keys_by_name(name)]
 
-    return ClientRights(find_callers, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal
+    return ClientRights(find_callers, served=serve.tools, serves_workflows=serve.has_workflow_tools).find_refusal

@@ -18,7 +18,7 @@ from gateway.upstream.queue import QueueRules
 from gateway.upstream.tls import ResumingContext
 
 
-def upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[UpstreamSettings]:
+def list_upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[UpstreamSettings]:
     """Return the upstreams of a configuration; for one without any, the demo model at `demo_url`, if it runs."""
     if settings.upstreams or demo_url is None:
         return settings.upstreams
@@ -29,7 +29,7 @@ def build_groups(
     upstreams: Sequence[UpstreamSettings], *, metrics: Metrics, clock: Callable[[], float]
 ) -> tuple[Group, ...]:
     """Build the group of each upstream. `clock` is monotonic, in seconds. Raises OSError as `build_endpoints`."""
-    groups = tuple(_group(upstream, metrics=metrics, clock=clock) for upstream in upstreams)
+    groups = tuple(_build_group(upstream, metrics=metrics, clock=clock) for upstream in upstreams)
     by_name = {group.name: group for group in groups}
     for group, upstream in zip(groups, upstreams, strict=True):
         group.fallbacks = tuple(by_name[name] for name in upstream.fallback)
@@ -38,12 +38,12 @@ def build_groups(
 
 def build_endpoints(upstream: UpstreamSettings) -> list[Endpoint]:
     """Return the endpoints of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
-    given = given_endpoints(upstream)
-    tls = _tls(upstream) if any(one.url.startswith("https:") for one in given) else None
-    return [_endpoint(upstream, one, tls) for one in given]
+    given = list_given_endpoints(upstream)
+    tls = _build_tls_context(upstream) if any(one.url.startswith("https:") for one in given) else None
+    return [_build_endpoint(upstream, one, tls) for one in given]
 
 
-def given_endpoints(upstream: UpstreamSettings) -> Sequence[schema.EndpointSettings]:
+def list_given_endpoints(upstream: UpstreamSettings) -> Sequence[schema.EndpointSettings]:
     """Return the endpoints as configured, or the one that `base_url` is."""
     return upstream.endpoints or tuple(schema.EndpointSettings(url=url) for url in upstream.urls)
 
@@ -53,8 +53,8 @@ def get_endpoint_name(endpoint: schema.EndpointSettings) -> str:
     return endpoint.name or urlsplit(endpoint.url).netloc
 
 
-def _group(upstream: UpstreamSettings, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
-    rules = _rules(upstream)
+def _build_group(upstream: UpstreamSettings, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
+    rules = _build_rules(upstream)
     members = [
         Member(
             Pool(facts, clock=clock),
@@ -64,9 +64,9 @@ def _group(upstream: UpstreamSettings, *, metrics: Metrics, clock: Callable[[], 
             models=one.models,
             breaker=rules.breaker,
         )
-        for one, facts in zip(given_endpoints(upstream), build_endpoints(upstream), strict=True)
+        for one, facts in zip(list_given_endpoints(upstream), build_endpoints(upstream), strict=True)
     ]
-    group = Group(upstream.name, members, tally=metrics.upstream(upstream.name), clock=clock, rules=rules)
+    group = Group(upstream.name, members, tally=metrics.get_upstream(upstream.name), clock=clock, rules=rules)
     if (health := upstream.health) is not None:
         checked = HealthRules(
             path=health.path.encode(),
@@ -79,7 +79,7 @@ def _group(upstream: UpstreamSettings, *, metrics: Metrics, clock: Callable[[], 
     return group
 
 
-def _rules(upstream: UpstreamSettings) -> GroupRules:
+def _build_rules(upstream: UpstreamSettings) -> GroupRules:
     """Return the rules of a group. Where there is another way to go, breaker and retries have defaults."""
     several = len(upstream.urls) > 1 or bool(upstream.fallback)
     breaker = upstream.breaker or (schema.BreakerSettings() if several else None)
@@ -98,7 +98,7 @@ def _rules(upstream: UpstreamSettings) -> GroupRules:
     )
 
 
-def _endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, tls: ssl.SSLContext | None) -> Endpoint:
+def _build_endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, tls: ssl.SSLContext | None) -> Endpoint:
     url = urlsplit(given.url)
     secure = url.scheme == "https"
     host = url.hostname or ""
@@ -122,7 +122,7 @@ def _endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, tls: s
     )
 
 
-def _tls(upstream: UpstreamSettings) -> ssl.SSLContext:
+def _build_tls_context(upstream: UpstreamSettings) -> ssl.SSLContext:
     tls = upstream.tls
     context = ResumingContext(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])

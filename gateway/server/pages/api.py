@@ -15,7 +15,7 @@ from gateway.api.explain import ExplainPages
 from gateway.api.grants import RememberedPages
 from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
-from gateway.api.openapi.page import description_routes
+from gateway.api.openapi.page import list_description_routes
 from gateway.api.ops_pages import Route
 from gateway.api.prompts import PromptPages
 from gateway.api.responses.background_stream import ResponseStreams
@@ -43,18 +43,25 @@ class ApiPages:
         self._needs = needs
         self._shared = needs.shared
         self._kept = kept
-        self._creation = Creation(needs.requests(), kept, SealFactory(needs.shared.store))
+        self._creation = Creation(needs.build_requests(), kept, SealFactory(needs.shared.store))
         self.held_open: list[Leave] = []
 
-    def routes(self) -> Sequence[Route]:
+    def list_routes(self) -> Sequence[Route]:
         """Return the routes of all pages, except for the MCP services' routes."""
-        core = [*self.of_context(), *self.of_responses(), *self.of_runs(), *self.of_operating()]
+        core = [
+            *self.list_context_routes(),
+            *self.list_responses_routes(),
+            *self.list_run_routes(),
+            *self.list_operating_routes(),
+        ]
         return [*core, *collect_routes(self._needs)]
 
-    def of_context(self) -> Sequence[Route]:
+    def list_context_routes(self) -> Sequence[Route]:
         """Return the routes of explanations, prompts, workflows and the description of all pages."""
         needs, current = self._needs, self._needs.current
-        explain = ExplainPages(current=lambda: current().explainer, requests=needs.requests(), creation=self._creation)
+        explain = ExplainPages(
+            current=lambda: current().explainer, requests=needs.build_requests(), creation=self._creation
+        )
         prompts = PromptPages(
             prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=needs.authorise
         )
@@ -67,9 +74,9 @@ class ApiPages:
             authorise=needs.authorise,
             begin=begin,
         )
-        return [*explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
+        return [*explain.list_routes(), *prompts.list_routes(), *workflows.list_routes(), *list_description_routes()]
 
-    def of_responses(self) -> Sequence[Route]:
+    def list_responses_routes(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""
         kept, creation, authorise = self._kept, self._creation, self._needs.authorise
         following = ResponseStreams(kept, keepalive_s=lambda: self._needs.current().lane.bounds.keepalive_s)
@@ -77,34 +84,34 @@ class ApiPages:
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=kept, following=following, authorise=authorise)
         conversations = ConversationPages(
-            kept=kept, sealing=creation.sealing, authorise=authorise, limits=self._body_limits
+            kept=kept, sealing=creation.sealing, authorise=authorise, limits=self._build_body_limits
         )
         pages = (CompactionPage(creation), CountPage(authorise), responses, socket, conversations)
-        return [route for page in pages for route in page.routes()]
+        return [route for page in pages for route in page.list_routes()]
 
-    def _body_limits(self) -> tuple[int, int]:
+    def _build_body_limits(self) -> tuple[int, int]:
         lane = self._needs.current().lane
         return lane.bounds.body_bytes, lane.bounds.body_values
 
-    def of_operating(self) -> Sequence[Route]:
+    def list_operating_routes(self) -> Sequence[Route]:
         """Return the routes of pages that show the gateway itself, except for MCP services."""
         needs, store, authorise, clock = self._needs, self._shared.store, self._needs.authorise, self._shared.clock
         facts = StatusFacts(
             needs.loaded, needs.current, needs.exposition, needs.history, clock, needs.started_s, needs.demo_url
         )
         keys = KeyPages(
-            store, settings=needs.settings, refresh=self._shared.keys.refresh, authorise=authorise, clock=clock
+            store, settings=needs.get_settings, refresh=self._shared.keys.refresh, authorise=authorise, clock=clock
         )
         pages = (
             ToolPages(catalog=lambda: needs.current().equipment.judge.catalog, authorise=authorise),
             AuditPages(AuditVerifier(store, clock=clock), authorise=authorise),
             StatusPages(facts.read, authorise=authorise),
             keys,
-            UpstreamPages(facts.upstreams, authorise=authorise),
+            UpstreamPages(facts.list_upstreams, authorise=authorise),
         )
-        return [route for page in pages for route in page.routes()]
+        return [route for page in pages for route in page.list_routes()]
 
-    def of_runs(self) -> Sequence[Route]:
+    def list_run_routes(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""
         needs, shared = self._needs, self._shared
         api = ApiContext(
@@ -119,15 +126,15 @@ class ApiPages:
             tracer=shared.tracer,
         )
         approvals, events = ApprovalPages(api), EventPages(api)
-        socket = SocketPages(api, keys=lambda: needs.keys().state())
+        socket = SocketPages(api, keys=lambda: needs.keys().build_state())
         self.held_open += [approvals.close, events.close, socket.close]
         memories = MemoryPages(store=shared.store, authorise=needs.authorise)
         pages = (approvals, RememberedPages(api), memories, RunPages(api), events, socket)
-        return [route for page in pages for route in page.routes()]
+        return [route for page in pages for route in page.list_routes()]
 
-    def of_services(self) -> Sequence[Route]:
+    def list_service_routes(self) -> Sequence[Route]:
         """Return the routes of MCP services, which may have an address of their own."""
-        return ServicePages(mcp_servers=lambda: self._shared.mcp_servers, authorise=self._needs.authorise).routes()
+        return ServicePages(mcp_servers=lambda: self._shared.mcp_servers, authorise=self._needs.authorise).list_routes()
 
 
 def collect_routes(needs: PageNeeds) -> Sequence[Route]:

@@ -15,14 +15,14 @@ class LaterPages(web.PlainResource):
     def __init__(self, router: Callable[[], Awaitable[web.UrlDispatcher]]) -> None:
         super().__init__("/")
         self._router = router
-        self._route = web.ResourceRoute("*", self._answer, self)
+        self._route = web.ResourceRoute("*", self._answer_request, self)
 
     async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo, set[str]]:
         """Return the handler of all pages."""
         del request
         return web.UrlMappingMatchInfo({}, self._route), set()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer_request(self, request: web.Request) -> web.StreamResponse:
         """Answer with the page. Raises HTTPNotFound, HTTPMethodNotAllowed, and whatever the page raises."""
         found = await (await self._router()).resolve(request)
         refusal = found.http_exception

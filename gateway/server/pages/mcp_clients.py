@@ -12,14 +12,14 @@ from gateway.mcp_server.needs import DoorNeeds
 from gateway.server.pages.needs import Leave, PageNeeds
 
 
-async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:
+async def build_mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:
     """Return the routes, and what ends the streams that are held open; `closing` ends sessions. Raises ConfigError."""
     shared = needs.shared
-    bearers = Bearers(identify=needs.identify, in_use=needs.settings, clock=shared.clock)
+    bearers = Bearers(identify=needs.identify, in_use=needs.get_settings, clock=shared.clock)
     closing.push_async_callback(bearers.close)
     door = await open_endpoint(
         DoorNeeds(
-            settings=needs.settings,
+            settings=needs.get_settings,
             lane=lambda: needs.current().lane,
             store=shared.store,
             mcp_servers=shared.mcp_servers,
@@ -32,7 +32,7 @@ async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequen
         )
     )
     closing.push_async_callback(door.close)
-    return [*door.routes(), *ProtectedResource(in_use=needs.settings).routes()], door.leave
+    return [*door.list_routes(), *ProtectedResource(in_use=needs.get_settings).list_routes()], door.end_open_streams
 
 
 def _build_tool_calls(needs: PageNeeds) -> ToolCalls:
@@ -44,7 +44,7 @@ def _build_tool_calls(needs: PageNeeds) -> ToolCalls:
         feed=shared.feed,
         clock=shared.clock,
         admit=needs.admit,
-        check_model=lambda caller: current().core.candidates({"messages": []}).filter_allowed(caller),
+        check_model=lambda caller: current().core.list_candidates({"messages": []}).filter_allowed(caller),
         resume=needs.resumption.resume_if_ready,
         tracer=shared.tracer,
     )

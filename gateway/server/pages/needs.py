@@ -14,7 +14,7 @@ from gateway.config import LoadedConfig, Settings
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead
-from gateway.lanes.aiohttp_adapter import get_head, note
+from gateway.lanes.aiohttp_adapter import add_log_facts, get_head
 from gateway.server.context_lane import LaneServices
 from gateway.server.lazy_service import FirstUse
 from gateway.server.worker_services import WorkerServices
@@ -50,10 +50,10 @@ class PageNeeds:
     started_s: float
     demo_url: str | None
 
-    def settings(self) -> Settings:
+    def get_settings(self) -> Settings:
         return self.loaded().settings
 
-    def requests(self) -> ContextRequests:
+    def build_requests(self) -> ContextRequests:
         return ContextRequests(
             current=lambda: (self.current().lane, self.current().core),
             resumption=self.resumption,
@@ -64,7 +64,7 @@ class PageNeeds:
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = identify_with_scope(scopes, lambda scope: self.identify(get_head(request), True, scope).caller)
-        note(request, key=caller.name)
+        add_log_facts(request, key=caller.name)
         if self.is_of_console(get_head(request)):
             request[VIA] = "console"
         return caller

@@ -23,41 +23,41 @@ class PagesEntry:
     def __init__(self, needs: PageNeeds, *, services_apart: bool) -> None:
         self._needs = needs
         self._services_apart = services_apart
-        self._later = FirstUse(self._make, end=lambda later: _leave_all(later.held_open))
+        self._later = FirstUse(self._build_pages, end=lambda later: _leave_all(later.held_open))
         self._of_mcp_clients: Sequence[Route] = ()
         self._held_open: list[Leave] = []
         self._leaves = False
 
-    def of_start(self) -> Sequence[Route]:
+    def list_start_routes(self) -> Sequence[Route]:
         """Return the routes that a worker has from its start: the routes of chats."""
-        return ChatPages(self._needs.requests()).routes()
+        return ChatPages(self._needs.build_requests()).list_routes()
 
     async def open_mcp_clients(self, closing: AsyncExitStack) -> None:
         """Add the pages of MCP clients, if they are served. `closing` ends their sessions. Raises ConfigError."""
-        if self._needs.settings().mcp.serve is None:
+        if self._needs.get_settings().mcp.serve is None:
             return
         # Imported here because most gateways serve no MCP clients.
-        from gateway.server.pages.mcp_clients import mcp_clients
+        from gateway.server.pages.mcp_clients import build_mcp_clients
 
-        self._of_mcp_clients, leave = await mcp_clients(self._needs, closing)
+        self._of_mcp_clients, leave = await build_mcp_clients(self._needs, closing)
         self._held_open.append(leave)
 
-    async def others(self) -> web.UrlDispatcher:
+    async def list_other_routes(self) -> web.UrlDispatcher:
         """Return the routes of all pages that a worker does not have from its start."""
         return (await self._later.get()).others
 
-    async def services(self) -> web.UrlDispatcher:
+    async def list_service_routes(self) -> web.UrlDispatcher:
         """Return the routes of MCP services by themselves."""
         return (await self._later.get()).services
 
-    async def _make(self) -> "_Later":
-        pages = (await import_in_thread(_api_pages))(self._needs, await self._needs.kept.get())
-        services = pages.of_services()
+    async def _build_pages(self) -> "_Later":
+        pages = (await import_in_thread(_import_api_pages))(self._needs, await self._needs.kept.get())
+        services = pages.list_service_routes()
         # In one router with all others: a path of MCP clients may begin with theirs, as `/mcp/services` with `/mcp`.
-        others = [*pages.routes(), *(() if self._services_apart else services), *self._of_mcp_clients]
+        others = [*pages.list_routes(), *(() if self._services_apart else services), *self._of_mcp_clients]
         if self._leaves:  # who waits for these pages is answered at once
             await _leave_all(pages.held_open)
-        return _Later(_router(others), _router(services), pages.held_open)
+        return _Later(_build_router(others), _build_router(services), pages.held_open)
 
     def begin_shutdown(self) -> Sequence[Leave]:
         """Return what ends the answers that are held open, since the gateway stops. From now on none is held."""
@@ -83,14 +83,14 @@ async def _leave_all(held_open: Sequence[Leave]) -> None:
     await asyncio.gather(*(leave() for leave in held_open))
 
 
-def _router(routes: Sequence[Route]) -> web.UrlDispatcher:
+def _build_router(routes: Sequence[Route]) -> web.UrlDispatcher:
     router = web.UrlDispatcher()
     for method, path, handler in routes:
         router.add_route(method, path, handler)
     return router
 
 
-def _api_pages() -> "type[ApiPages]":
+def _import_api_pages() -> "type[ApiPages]":
     # Imported here because these pages are a tenth of a gateway's code, and many gateways serve none of them.
     from gateway.server.pages.api import ApiPages
 

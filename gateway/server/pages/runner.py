@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from gateway.api.ops_pages import Site, page_log
+from gateway.api.ops_pages import Site, build_page_log
 
 #: aiohttp's own bounds of a head, out of the way: the gateway's were applied before a handler sees it.
 HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
@@ -11,9 +11,9 @@ HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 async def build_runner(pages: Site) -> web.AppRunner:
     """Return a runner whose `server` makes handlers for the pages. Clean it up at the end."""
     runner = web.AppRunner(
-        pages.application(),
+        pages.build_application(),
         access_log=None,
-        logger=page_log(),
+        logger=build_page_log(),
         auto_decompress=False,
         handler_cancellation=True,
         keepalive_timeout=0,

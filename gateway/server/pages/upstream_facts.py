@@ -9,7 +9,7 @@ from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
 from gateway.contracts.figures import Counts
 from gateway.model.adaptation.quirks import LearntQuirks
-from gateway.server.lanes.upstreams import get_endpoint_name, given_endpoints, upstreams_in_use
+from gateway.server.lanes.upstreams import get_endpoint_name, list_given_endpoints, list_upstreams_in_use
 from gateway.telemetry.metrics import ANSWERS, EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
 
@@ -37,7 +37,7 @@ class UpstreamNumbers:
                 *whose, what = labels
                 self._counts[family, *whose][what] += int(values[0])
 
-    def gauge(self, name: str, *labels: str) -> float | None:
+    def read_gauge(self, name: str, *labels: str) -> float | None:
         """Return a gauge by upstream, then endpoint or state; None: no worker has one."""
         return self._gauges.get((name, *labels))
 
@@ -46,43 +46,43 @@ class UpstreamNumbers:
         return self._counts[family, *whose]
 
 
-def upstream_facts(
+def iterate_upstream_facts(
     settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers, learnt: LearntQuirks
 ) -> Iterator[UpstreamView]:
     """Yield each upstream of a configuration. `demo_url`: the address of the demo model, for one without any."""
-    for upstream in upstreams_in_use(settings, demo_url=demo_url):
+    for upstream in list_upstreams_in_use(settings, demo_url=demo_url):
         name = upstream.name
         requests = numbers.get_counts(OUTCOMES, name)
         not_sent = sum(requests.get(outcome, 0) for outcome in _NOT_SENT)
-        busy, idle = (int(numbers.gauge("pool_connections", name, state) or 0) for state in ("busy", "idle"))
+        busy, idle = (int(numbers.read_gauge("pool_connections", name, state) or 0) for state in ("busy", "idle"))
         yield UpstreamView(
             name=name,
             connections=ConnectionsView(busy, idle),
             sent=sum(requests.values()) - not_sent,
             failed=sum(count for outcome, count in requests.items() if outcome not in _HARMLESS),
             not_sent=not_sent,
-            queued=int(numbers.gauge("queued_requests", name) or 0),
+            queued=int(numbers.read_gauge("queued_requests", name) or 0),
             balance=upstream.balance,
             fallback=upstream.fallback,
             requests=requests,
             retries=numbers.get_counts(RETRIES, name),
             refused=numbers.get_counts(REFUSED, name),
-            endpoints=[_endpoint(one, upstream, numbers, learnt) for one in given_endpoints(upstream)],
+            endpoints=[_build_endpoint_view(one, upstream, numbers, learnt) for one in list_given_endpoints(upstream)],
         )
 
 
-def _endpoint(
+def _build_endpoint_view(
     endpoint: schema.EndpointSettings, upstream: schema.UpstreamSettings, numbers: UpstreamNumbers, learnt: LearntQuirks
 ) -> EndpointView:
     name = get_endpoint_name(endpoint)
     place = upstream.name, name
-    under_way, last_status = (numbers.gauge(f"endpoint_{kind}", *place) for kind in ("requests", "last_status"))
+    under_way, last_status = (numbers.read_gauge(f"endpoint_{kind}", *place) for kind in ("requests", "last_status"))
     is_counted = under_way is not None
-    wait_s = numbers.gauge("endpoint_wait_seconds", *place) or None
+    wait_s = numbers.read_gauge("endpoint_wait_seconds", *place) or None
     return EndpointView(
         name=name,
         url=endpoint.url,
-        state=_state(numbers, *place),
+        state=_find_state(numbers, *place),
         retry_in_s=None if wait_s is None else round(wait_s, 3),
         under_way=None if under_way is None else int(under_way),
         concurrent=endpoint.concurrent,
@@ -97,14 +97,14 @@ def _endpoint(
     )
 
 
-def _state(numbers: UpstreamNumbers, upstream: str, endpoint: str) -> EndpointState:
+def _find_state(numbers: UpstreamNumbers, upstream: str, endpoint: str) -> EndpointState:
     place = upstream, endpoint
-    up = numbers.gauge("endpoint_up", *place)
+    up = numbers.read_gauge("endpoint_up", *place)
     if up is None:  # the single endpoint of an upstream without rules
-        reached = numbers.gauge("up", upstream)
+        reached = numbers.read_gauge("up", upstream)
         return "unknown" if reached is None else "up" if reached else "unreachable"
-    if numbers.gauge("endpoint_healthy", *place) == 0:
+    if numbers.read_gauge("endpoint_healthy", *place) == 0:
         return "unhealthy"
-    if (state := _BREAKER.get(numbers.gauge("breaker_state", *place) or 0.0)) is not None:
+    if (state := _BREAKER.get(numbers.read_gauge("breaker_state", *place) or 0.0)) is not None:
         return state
     return "up" if up else "pausing"

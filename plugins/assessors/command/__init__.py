@@ -9,12 +9,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
-from gateway.plugin.paths import unseen
+from gateway.plugin.paths import find_unseen
 from gateway.plugin.shell.classifier import ClassifiedCommand, read_command
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import Script
 
-from .hardening import harden
+from .hardening import check_hardened
 
 Profile = Literal["literal", "standard", "hardened"]
 
@@ -43,12 +43,12 @@ class CommandAssessor:
     def assess(self, arguments: Json) -> Verdict:
         """Return auto (whitelist) for harmless commands, confirm (default) for everything else."""
         try:
-            self._judge(arguments)
+            self._judge_command(arguments)
         except Objection as objection:
             return Verdict("confirm", "default", f"command.{objection.rule}", str(objection))
         return Verdict("auto", "whitelist", "command.reading", "Every command in it only reads or computes.")
 
-    def _judge(self, arguments: Json) -> None:
+    def _judge_command(self, arguments: Json) -> None:
         command = arguments.get("command")
         if not isinstance(command, str):
             raise Objection("shape", "The argument 'command' is not a text.")
@@ -57,7 +57,7 @@ class CommandAssessor:
             if name == "command" or value is None:
                 continue
             if name == "cwd":
-                folder = _folder(value)
+                folder = _read_folder(value)
                 continue
             if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
                 raise Objection("shape", f"The argument {name!r} may change what the command does.")
@@ -65,19 +65,19 @@ class CommandAssessor:
                 raise Objection("background", "The command would go on in the background.")
         script, readings = read_command(command)
         if self._literal:
-            _only_core(script, readings)
+            _require_core(script, readings)
         if self._hardened:
-            harden(readings, looping="construct" in script.extras, folder=folder)
+            check_hardened(readings, looping="construct" in script.extras, folder=folder)
 
 
-def _folder(value: object) -> str:
+def _read_folder(value: object) -> str:
     """Return the folder that a call names for its command. The built-in tool has none; a tool that adds one may."""
-    if not isinstance(value, str) or len(value) > _LONGEST_PATH or "\n" in value or unseen(value):
+    if not isinstance(value, str) or len(value) > _LONGEST_PATH or "\n" in value or find_unseen(value):
         raise Objection("shape", "The argument 'cwd' is not a plain path.")
     return value
 
 
-def _only_core(script: Script, readings: tuple[ClassifiedCommand, ...]) -> None:
+def _require_core(script: Script, readings: tuple[ClassifiedCommand, ...]) -> None:
     """Raise Objection for everything that is not on the requirement's own list."""
     if script.extras:
         raise Objection("not_plain", f"The command holds {', '.join(sorted(script.extras))}.")

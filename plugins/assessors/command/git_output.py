@@ -3,12 +3,12 @@
 import re
 from typing import Final
 
-from gateway.plugin.shell.options import CommandUse, options
+from gateway.plugin.shell.options import CommandUse, split_options
 
-_PATCH: Final = options(
+_PATCH: Final = split_options(
     "-p -u -c -U -L -W --patch --cc --unified --patch-with-stat --word-diff --color-words --binary --check"
 )
-_SUMMARIES: Final = options(
+_SUMMARIES: Final = split_options(
     "-s --no-patch --stat --numstat --shortstat --name-only --name-status --summary --raw --compact-summary --dirstat"
     " --cumulative --quiet"
 )
@@ -49,7 +49,7 @@ def prints_objects(use: CommandUse) -> bool:
     """
     if "cat-file" in use.options:
         kind = "" if "-p" in use.options or not use.operands else use.operands[0].text
-        if use.options & options("-e -t -s") or kind in _NO_FILES:
+        if use.options & split_options("-e -t -s") or kind in _NO_FILES:
             return False
         named = use.operands[1:] if kind else use.operands
         return not all(":" in word.text or _NEAR.fullmatch(word.text) for word in named)

@@ -3,18 +3,18 @@
 import re
 
 from gateway.plugin.paths import (
-    concern,
-    folder_concern,
-    glob_concern,
-    place_concern,
+    count_spelled_characters,
+    find_concern,
+    find_folder_concern,
+    find_glob_concern,
+    find_place_concern,
     remove_dot_segments,
-    spelled_characters,
 )
 from gateway.plugin.shell.classifier import ClassifiedCommand
 from gateway.plugin.shell.command_grammars import find_paths, is_narrow
 from gateway.plugin.shell.git import prints_contents
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import options
+from gateway.plugin.shell.options import split_options
 from gateway.plugin.shell.words import Word
 
 from .git_output import names_files, operands_are_near, prints_objects, prints_patches, shows_settings
@@ -33,19 +33,19 @@ _MOST_FOLDERS = 8
 #: Each path is looked at in each of these folders: no typed command has more characters.
 _MOST_SPELLED = 1 << 15
 #: Values that are globs for names, also in quotes.
-_GLOBS = options("--include -g --glob --iglob")
+_GLOBS = split_options("--include -g --glob --iglob")
 #: With one of these a diff of folders prints files as a whole.
-_WHOLE = options("-N --new-file --unidirectional-new-file -y --side-by-side -D -U -C --unified --context")
+_WHOLE = split_options("-N --new-file --unidirectional-new-file -y --side-by-side -D -U -C --unified --context")
 _HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|\Z)")
 _HERE = re.compile(r"\$(?:PWD|\{PWD\})(?=/|\Z)")
 
 
-def harden(readings: tuple[ClassifiedCommand, ...], *, looping: bool, folder: str = "") -> None:
+def check_hardened(readings: tuple[ClassifiedCommand, ...], *, looping: bool, folder: str = "") -> None:
     """Raise Objection for a command that needs a person.
 
     `looping`: the commands may run several times, or not at all. `folder`: where they begin, "" for the work folder.
     """
-    why = folder_concern(folder)
+    why = find_folder_concern(folder)
     if why is not None:
         raise Objection("sensitive_path", f"The command would begin in {folder!r}: {why}.")
     spelled = 0
@@ -62,10 +62,10 @@ def harden(readings: tuple[ClassifiedCommand, ...], *, looping: bool, folder: st
             spelled += sum(_count_spelled_chars(reading, _join_path(place, word.text)) for word in reading.step.words)
             if spelled > _MOST_SPELLED:
                 raise Objection("sensitive_path", "The command names more paths than can be looked at.")
-            _harden(reading, place)
+            _check_command(reading, place)
 
 
-def _harden(reading: ClassifiedCommand, folder: str) -> None:
+def _check_command(reading: ClassifiedCommand, folder: str) -> None:
     name, use, listed, step = reading.name, reading.use, reading.listed, reading.step
     if use.options & listed.endless:
         raise Objection("endless", f"{name} would not end by itself.")
@@ -73,7 +73,7 @@ def _harden(reading: ClassifiedCommand, folder: str) -> None:
         raise Objection("sensitive_path", f"{name} would print the environment.")
     _judge_contents(reading)
     text = 0 if use.options & listed.pattern_options else listed.text
-    paths = _paths(reading, text)
+    paths = _list_paths(reading, text)
     _judge_paths(reading, paths, folder)
     walks = bool(listed.walks or use.options & listed.recursive) or _recurses(reading)
     waits = len(use.operands) < listed.reads - listed.text + text and not walks
@@ -93,7 +93,7 @@ def _harden(reading: ClassifiedCommand, folder: str) -> None:
 
 def _count_spelled_chars(reading: ClassifiedCommand, path: str) -> int:
     """Return what a look at one word costs: a brace in a program of awk or jq names no files."""
-    return len(path) if reading.listed.grammar in ("awk", "jq", "sed") else spelled_characters(path)
+    return len(path) if reading.listed.grammar in ("awk", "jq", "sed") else count_spelled_characters(path)
 
 
 def _recurses(reading: ClassifiedCommand) -> bool:
@@ -122,14 +122,14 @@ def _judge_contents(reading: ClassifiedCommand) -> None:
         raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")
 
 
-def _paths(reading: ClassifiedCommand, text: int) -> tuple[Word, ...]:
+def _list_paths(reading: ClassifiedCommand, text: int) -> tuple[Word, ...]:
     """Return all words that may name a file: operands and the values of options that are not patterns."""
     use, listed = reading.use, reading.listed
     if listed.grammar == "find":
         return find_paths(use)
     if listed.grammar == "git":
         values = [word for option, word in use.values if option not in ("-S", "-G", "--grep", "--author")]
-        searched = "grep" in use.options and not use.options & options("-e")
+        searched = "grep" in use.options and not use.options & split_options("-e")
         return tuple(_strip_revision(word) for word in (*use.operands[searched:], *values))
     values = [word for option, word in use.values if option not in listed.patterns]
     operands = [
@@ -152,46 +152,46 @@ def _prints_names(words: tuple[Word, ...]) -> bool:
 def _judge_paths(reading: ClassifiedCommand, paths: tuple[Word, ...], folder: str) -> None:
     name, step = reading.name, reading.step
     for word in step.words:
-        why = folder_concern(_join_path(folder, _spelled_out(word))) if word.splits else None
+        why = find_folder_concern(_join_path(folder, _expand_home(word))) if word.splits else None
         if why is not None:
             raise Objection("sensitive_path", f"{name} would list {word.text!r}: {why}.")
     for option, word in reading.use.values:
-        if option in _GLOBS and not word.text.startswith("!") and glob_concern(word.text):
+        if option in _GLOBS and not word.text.startswith("!") and find_glob_concern(word.text):
             raise Objection("sensitive_path", f"{name} would look into {word.text!r}: its glob may match secrets.")
     names = reading.name == "cd" or (reading.listed.names and not step.inputs)
     if reading.listed.grammar == "git" and not prints_contents(reading.use):
         names = True
     for word in (*paths, *step.inputs):
-        why = _listing_concern(word, folder) if names else _concern(word, folder)
+        why = _find_listing_concern(word, folder) if names else _find_concern(word, folder)
         if why is not None:
             raise Objection("sensitive_path", f"{name} would read {word.text!r}: {why}.")
 
 
-def _concern(word: Word, folder: str) -> str | None:
+def _find_concern(word: Word, folder: str) -> str | None:
     """Return why the path needs a person, by itself or below the folder that an earlier `cd` went to."""
-    spelled = _spelled_out(word)
+    spelled = _expand_home(word)
     if word.expands and _VARIABLE.search(spelled):
         return "its variable may be anything"
-    judge = glob_concern if _GLOB.search(spelled) and word.expands else concern
+    judge = find_glob_concern if _GLOB.search(spelled) and word.expands else find_concern
     return judge(spelled) or judge(_join_path(folder, spelled))
 
 
-def _listing_concern(word: Word, folder: str) -> str | None:
+def _find_listing_concern(word: Word, folder: str) -> str | None:
     """Return why a listing command needs a person: it shows names and facts, for processes also secrets."""
-    place = _join_path(folder, _spelled_out(word))
+    place = _join_path(folder, _expand_home(word))
     parts = remove_dot_segments(place)
-    why = folder_concern(place)
+    why = find_folder_concern(place)
     if why is not None:
         return why
     outside = place.startswith(("/", "..")) or "/../" in place
     if outside and parts and (parts[0] == "proc" or (word.splits and re.search(r"[*?\[]", parts[0]))):
-        return place_concern(place) or ("it lists processes" if len(parts) == 1 else None)
+        return find_place_concern(place) or ("it lists processes" if len(parts) == 1 else None)
     return None
 
 
 def _judge_walk(reading: ClassifiedCommand, paths: tuple[Word, ...], folder: str) -> None:
     name, use, listed = reading.name, reading.use, reading.listed
-    places = [_join_path(folder, _spelled_out(word)) for word in paths] or [folder]
+    places = [_join_path(folder, _expand_home(word)) for word in paths] or [folder]
     narrow = listed.grammar == "find" and is_narrow(use)
     if any(_is_root(place) for place in places) and not narrow:
         raise Objection("large_output", f"{name} would print the whole machine.")
@@ -221,14 +221,14 @@ def _is_wide_folder(place: str) -> bool:
 def _resolve_cd(folder: str, operands: tuple[Word, ...]) -> str:
     """Return the folder after `cd`. A target that cannot be determined may be the home folder."""
     target = operands[0] if operands else None
-    return "~" if target is None or target.splits or target.text == "-" else _join_path(folder, _spelled_out(target))
+    return "~" if target is None or target.splits or target.text == "-" else _join_path(folder, _expand_home(target))
 
 
 def _join_path(folder: str, path: str) -> str:
     return path if not folder or path.startswith(("/", "~")) else f"{folder}/{path}"
 
 
-def _spelled_out(word: Word) -> str:
+def _expand_home(word: Word) -> str:
     """Return the path with `~` or `.` in front in place of the variables for the home folder and the present one."""
     if not word.expands:
         return word.text

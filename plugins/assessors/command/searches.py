@@ -8,19 +8,19 @@ import re
 
 from gateway.plugin.shell.classifier import ClassifiedCommand
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import options
+from gateway.plugin.shell.options import split_options
 from gateway.plugin.shell.words import Word
 
 #: With one of these a search prints names or counts, not lines.
-_NAMES = options(  # but for a `--json` behind it
+_NAMES = split_options(  # but for a `--json` behind it
     "-l -L -c -q --files-with-matches --files-without-match --count --count-matches --quiet --silent --files"
 )
 #: With one of these it prints lines that do not match, or files as a whole.
-_WHOLE = options(
+_WHOLE = split_options(
     "-v --invert-match --passthru -z --null-data -U --multiline --multiline-dotall -f --file -W --function-context"
     " --not"
 )
-_CONTEXT = options("-A -B -C --after-context --before-context --context")
+_CONTEXT = split_options("-A -B -C --after-context --before-context --context")
 _MOST_CONTEXT = 99
 _FAR = re.compile("-[0-9]{3,}")
 #: What people search secrets with.
@@ -30,7 +30,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE,
 )
 #: With one of these ripgrep also looks into what it leaves out by itself.
-_HIDDEN = options("-. --hidden -u -uu -uuu --unrestricted --no-ignore --no-ignore-vcs --files")
+_HIDDEN = split_options("-. --hidden -u -uu -uuu --unrestricted --no-ignore --no-ignore-vcs --files")
 _ALTERNATIVES = re.compile(r"[|\n]")
 #: A class ends where every dialect ends it: at the first `]` that does not begin it, and in which nothing is nested.
 _CLASS = r"\[\^?+\]?+(?:\[:[a-z]+:\]|\\[^]\n]|[^][\\\n])*+\]"
@@ -70,7 +70,7 @@ def judge_search(reading: ClassifiedCommand, *, everywhere: bool) -> None:
         if option in _CONTEXT and not (word.text.isdecimal() and int(word.text[:9]) <= _MOST_CONTEXT):
             raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
     seeks = bool(use.options & _HIDDEN) if name == "rg" else everywhere and listed.grammar != "git"
-    for pattern in _patterns(reading):
+    for pattern in _list_patterns(reading):
         if pattern.expands or not is_narrow(pattern.text):
             raise Objection("sensitive_path", f"{name} would print much of what is in its files.")
         if seeks and _CREDENTIAL.search(pattern.text):
@@ -89,7 +89,7 @@ def is_narrow(pattern: str) -> bool:
     return all(_CERTAIN.search(_NO_WIDTH.sub("", each)) for each in sure)
 
 
-def _patterns(reading: ClassifiedCommand) -> tuple[Word, ...]:
+def _list_patterns(reading: ClassifiedCommand) -> tuple[Word, ...]:
     use, listed = reading.use, reading.listed
     written = tuple(word for option, word in use.values if option in ("-e", "--regexp"))
     return written or (() if use.options & listed.pattern_options else use.operands[:1])

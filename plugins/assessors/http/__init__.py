@@ -10,24 +10,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.method_overrides import overrides_method, path_overrides_method
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
-from .headers import carries_credential, doubtful
+from .headers import carries_credential, find_header_doubt
 from .secret_values import is_secret_value, names_credential
-from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
+from .urls import MAX_CHARS, MAX_PARAMETERS, Url, find_embedded_urls, split_url
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Arguments that may be there as long as they are empty.
-_BODIES: Final = words("body data json form files content payload")
-_BESIDE: Final = words("""
+_BODIES: Final = split_words("body data json form files content payload")
+_BESIDE: Final = split_words("""
     timeout timeout_s timeout_ms timeout_seconds connect_timeout read_timeout follow_redirects allow_redirects
     max_redirects max_bytes max_size max_chars encoding response_format accept user_agent http_version retries
     description reason purpose risk_level
 """)
-_TLS: Final = words("verify verify_ssl ssl_verify verify_tls tls_verify check_certificate verify_certificate")
-_INSECURE: Final = words("insecure skip_verify insecure_skip_verify ignore_ssl_errors ignore_certificate")
-_PROXIES: Final = words("proxy proxies proxy_url http_proxy https_proxy")
-_CREDENTIALS: Final = words("auth cookies cookie bearer_token token api_key username password")
+_TLS: Final = split_words("verify verify_ssl ssl_verify verify_tls tls_verify check_certificate verify_certificate")
+_INSECURE: Final = split_words("insecure skip_verify insecure_skip_verify ignore_ssl_errors ignore_certificate")
+_PROXIES: Final = split_words("proxy proxies proxy_url http_proxy https_proxy")
+_CREDENTIALS: Final = split_words("auth cookies cookie bearer_token token api_key username password")
 #: A longer path and query may carry a conversation away.
 _MAX_TARGET_CHARS: Final = 1_024
 _MAX_HEADERS: Final = 64
@@ -66,39 +66,39 @@ class HttpAssessor:
 
     def assess(self, arguments: Json) -> Verdict:
         try:
-            self._method(arguments.get("method"))
-            url = self._url(arguments.get("url"))
+            self._judge_method(arguments.get("method"))
+            url = self._judge_url(arguments.get("url"))
             for name, value in arguments.items():
                 if name not in ("method", "url") and value is not None:
                     self._judge_argument(str(name), value)
             if self._hardened:
-                self._hardened_url(url)
+                self._judge_hardened_url(url)
         except _Doubt as doubt:
             return doubt.verdict
         return Verdict("auto", "whitelist", "http.reading", "It is a plain reading request.")
 
-    def _method(self, method: object) -> None:
+    def _judge_method(self, method: object) -> None:
         if not isinstance(method, str):
             raise _Doubt("arguments", "The argument 'method' is missing or is not a text.")
         if not method.isascii() or method.upper() not in _READING:
             raise _Doubt("method", f"The method {method[:20]!r} is not one that only reads.")
 
-    def _url(self, text: object) -> Url:
+    def _judge_url(self, text: object) -> Url:
         if not isinstance(text, str):
             raise _Doubt("arguments", "The argument 'url' is missing or is not a text.")
-        url = split(text)
+        url = split_url(text)
         if isinstance(url, str):
             raise _Doubt("url", f"The URL is unusual: {url}.")
         if url.host.reach == "metadata":
             raise _Doubt("metadata", "The host is a metadata service or link-local: these hand out credentials.")
         if self._hosts and not self._is_listed_host(url.host.name):
             raise _Doubt("hosts", "The host is not on the list of hosts that need no asking.")
-        self._parameters(url.query)
+        self._judge_parameters(url.query)
         if path_overrides_method(url.path):
             raise _Doubt("override", "A parameter in the path of the URL may replace the method.")
         return url
 
-    def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:
+    def _judge_parameters(self, query: tuple[tuple[str, str], ...]) -> None:
         if any(overrides_method(f"{name}={value}") for name, value in query):
             raise _Doubt("override", "A parameter of the URL may replace the method.")
 
@@ -111,9 +111,9 @@ class HttpAssessor:
 
     def _judge_argument(self, name: str, value: object) -> None:
         if name == "headers":
-            self._headers(value)
+            self._judge_headers(value)
         elif name in ("params", "query"):
-            self._extra_query(value)
+            self._judge_extra_query(value)
         elif name in _BODIES:
             if value not in ("", {}, []):
                 raise _Doubt("body", "A reading request with a body may do more than read.")
@@ -126,14 +126,14 @@ class HttpAssessor:
             self._raise_if_hardened("credentials", "The request carries credentials.")
         elif name not in _BESIDE or not isinstance(value, str | int | float):
             raise _Doubt("arguments", f"The argument {name[:40]!r} may change what happens.")
-        elif isinstance(value, str) and doubtful("accept", value):
+        elif isinstance(value, str) and find_header_doubt("accept", value):
             raise _Doubt("arguments", f"The argument {name[:40]!r} has unusual characters.")
 
     def _raise_if_hardened(self, rule: str, reason: str) -> None:
         if self._hardened:
             raise _Doubt(rule, reason)
 
-    def _headers(self, headers: object) -> None:
+    def _judge_headers(self, headers: object) -> None:
         if not isinstance(headers, dict):
             raise _Doubt("headers", "The headers are not an object of names and texts.")
         if len(headers) > _MAX_HEADERS:
@@ -141,24 +141,24 @@ class HttpAssessor:
         for name, value in headers.items():
             if not isinstance(name, str) or not isinstance(value, str | int):
                 raise _Doubt("headers", "The headers are not an object of names and texts.")
-            problem = doubtful(name, _text(value))
+            problem = find_header_doubt(name, _convert_text(value))
             if problem:
                 raise _Doubt("headers", f"In the headers, {problem}.")
-            if carries_credential(name) or is_secret_value(_text(value)):
+            if carries_credential(name) or is_secret_value(_convert_text(value)):
                 self._raise_if_hardened("credentials", "The request carries credentials.")
 
-    def _extra_query(self, value: object) -> None:
-        query = _query(value)
+    def _judge_extra_query(self, value: object) -> None:
+        query = _list_query(value)
         if sum(len(name) + len(each) for name, each in query) > MAX_CHARS:
             raise _Doubt("arguments", "The query is too long.")
-        self._parameters(query)
+        self._judge_parameters(query)
         if self._hardened:
             self._judge_embedded_urls("", query)
             _raise_if_credentials("", query)
 
     # What needs approval only under the hardened profile.
 
-    def _hardened_url(self, url: Url) -> None:
+    def _judge_hardened_url(self, url: Url) -> None:
         vouched = self._is_listed_host(url.host.name)
         if url.host.reach == "private" and not self._private_networks and not vouched:
             raise _Doubt("private_network", "The host is in a private network, or is this machine.")
@@ -175,10 +175,10 @@ class HttpAssessor:
         """Raise _Doubt for a URL inside the URL: the server may redirect to it, or fetch it."""
         redirects = "redirect" in path.lower()
         for text in (path, *(value for _, value in query)):
-            for inner in embedded_urls(text):
+            for inner in find_embedded_urls(text):
                 if text is path and inner.startswith("//"):
                     continue  # two slashes in a path are a slip
-                target = split(f"http:{inner}" if inner.startswith("//") else inner)
+                target = split_url(f"http:{inner}" if inner.startswith("//") else inner)
                 if redirects or isinstance(target, str) or target.host.reach != "public" or target.host.disguised:
                     raise _Doubt("leads_on", "The URL holds another one, to which the server may lead on.")
 
@@ -189,20 +189,20 @@ def _raise_if_credentials(path: str, query: tuple[tuple[str, str], ...]) -> None
         raise _Doubt("credentials", "The URL carries credentials.")
 
 
-def _query(value: object) -> tuple[tuple[str, str], ...]:
+def _list_query(value: object) -> tuple[tuple[str, str], ...]:
     """Return the parameters of an object; a list gives its name several values, null none. Raises _Doubt."""
     found: list[tuple[str, str]] = []
     for name, each in value.items() if isinstance(value, dict) else ((None, None),):
         values = each if isinstance(each, list) else [] if each is None else [each]
         if name is None or not all(isinstance(one, str | int | float) for one in values):
             raise _Doubt("arguments", "The query is not an object of names and texts.")
-        found += ((str(name), _text(one)) for one in values)
+        found += ((str(name), _convert_text(one)) for one in values)
         if len(found) > MAX_PARAMETERS:
             raise _Doubt("arguments", "The query is too long.")
     return tuple(found)
 
 
-def _text(value: str | int | float) -> str:
+def _convert_text(value: str | int | float) -> str:
     # Python refuses to write integers of more than 4,300 digits.
     return value if isinstance(value, str) else "0" if isinstance(value, int) else repr(value)
 

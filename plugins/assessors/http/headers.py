@@ -2,14 +2,14 @@
 
 import re
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: Tab and printable ASCII: others may be turned into line ends when they are cut down to bytes.
 _VALUE = re.compile(r"[\t -~]*")
 MAX_VALUE_CHARS = 4_096
 
-HARMLESS = words("""
+HARMLESS = split_words("""
     accept accept-charset accept-encoding accept-language accept-datetime accept-ch a-im cache-control pragma range
     if-match if-none-match if-modified-since if-unmodified-since if-range user-agent referer origin date dnt sec-gpc
     save-data downlink ect rtt device-memory dpr viewport-width width priority upgrade-insecure-requests
@@ -21,7 +21,7 @@ HARMLESS = words("""
     openai-project access-control-request-headers sec-fetch-dest sec-fetch-mode sec-fetch-site sec-fetch-user sec-ch-ua
     sec-ch-ua-mobile sec-ch-ua-platform from
 """)
-CREDENTIALS = words("""
+CREDENTIALS = split_words("""
     authorization cookie x-api-key api-key apikey x-auth-token x-access-token x-csrf-token x-xsrf-token
     private-token x-github-token x-gitlab-token x-goog-api-key x-rapidapi-key x-subscription-token
     ocp-apim-subscription-key x-vault-token x-token x-auth-key x-functions-key x-amz-security-token x-session-token
@@ -29,7 +29,7 @@ CREDENTIALS = words("""
 """)
 
 
-def doubtful(name: str, value: str) -> str | None:
+def find_header_doubt(name: str, value: str) -> str | None:
     """Return why a person must decide on this header. None: it is harmless or carries a credential.
 
     `carries_credential` recognises the credentials.

@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gateway.plugin import METADATA_NETWORKS
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 Reach: TypeAlias = Literal["public", "private", "metadata", "unclear"]
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_METADATA_NAMES = words("""
+_METADATA_NAMES = split_words("""
     metadata metadata.google.internal metadata.goog instance-data instance-data.ec2.internal metadata.azure.internal
     metadata.azure.com metadata.tencentyun.com metadata.packet.net metadata.platformequinix.com rancher-metadata
     metadata.oraclecloud.com metadata.ec2.internal api.metadata.cloud.ibm.com
 """)
 _PRIVATE_SUFFIXES = tuple(
-    words("""
+    split_words("""
     .localhost .local .internal .intranet .lan .home .corp .private .localdomain .home.arpa .svc .cluster.local
     .docker .test.local .lvh.me .localtest.me .vcap.me
 """)
 )
 _PRIVATE_NAMES = frozenset({"lvh.me", "localtest.me", "vcap.me", "kubernetes.default", "home.arpa"})
 #: Public names that resolve to the address they spell.
-_WILDCARD_DNS = tuple(words(".nip.io .sslip.io .xip.io .traefik.me .backname.io .ip6.name"))
+_WILDCARD_DNS = tuple(split_words(".nip.io .sslip.io .xip.io .traefik.me .backname.io .ip6.name"))
 _SPELLED = re.compile(r"(?<![0-9])((?:[0-9]{1,3}[.-]){3}[0-9]{1,3})(?![0-9])")
 _HEX_LABEL = re.compile(r"(?:^|[.-])([0-9a-f]{8})(?=[.-])")
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
@@ -67,21 +67,21 @@ def classify(text: str) -> UrlHost:
         return UNCLEAR
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        return _numeric(name, labels, disguised=not text.isascii())
+        return _classify_numeric(name, labels, disguised=not text.isascii())
     if not all(_is_label(label) for label in labels):
         return UNCLEAR
-    return UrlHost(name, _reach_of_name(name, labels))
+    return UrlHost(name, _classify_name(name, labels))
 
 
 def classify_address(address: Address) -> Reach:
     """Return the kind of an address, also of one that is wrapped in an IPv6 address."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    found = {_reach_of_one(each) for each in ((mapped,) if mapped else (address, *_extract_ipv4(address)))}
+    found = {_classify_one(each) for each in ((mapped,) if mapped else (address, *_extract_ipv4(address)))}
     order: tuple[Reach, ...] = ("metadata", "private", "public")
     return next(reach for reach in order if reach in found)
 
 
-def _reach_of_one(address: Address) -> Reach:
+def _classify_one(address: Address) -> Reach:
     if any(address in network for network in METADATA_NETWORKS):
         return "metadata"
     site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
@@ -145,13 +145,13 @@ def _is_label(label: str) -> bool:
     return len(label) <= 63 and all(char in "-_" or unicodedata.category(char)[0] in "LMN" for char in label)
 
 
-def _numeric(name: str, labels: list[str], *, disguised: bool) -> UrlHost:
+def _classify_numeric(name: str, labels: list[str], *, disguised: bool) -> UrlHost:
     """Classify an IPv4 address in any spelling that some resolver takes: each part decimal, octal or hexadecimal."""
     if len(labels) > 4 or any(not _NUMBER.fullmatch(label) or len(label) > _MAX_NUMBER_CHARS for label in labels):
         return UNCLEAR
     found: list[UrlHost] = []
     for octal in (True, False):  # 0251 is 169 to most, 251 to some
-        value = _address_value([_part(label, octal=octal) for label in labels])
+        value = _compute_address_value([_parse_part(label, octal=octal) for label in labels])
         if value is None:
             continue
         address = ipaddress.IPv4Address(value)
@@ -164,7 +164,7 @@ def _numeric(name: str, labels: list[str], *, disguised: bool) -> UrlHost:
     return min(found, key=lambda host: order.index(host.reach))
 
 
-def _part(label: str, *, octal: bool) -> int | None:
+def _parse_part(label: str, *, octal: bool) -> int | None:
     try:
         if label.startswith("0x"):
             return int(label[2:] or "0", 16)
@@ -173,7 +173,7 @@ def _part(label: str, *, octal: bool) -> int | None:
         return None
 
 
-def _address_value(parts: list[int | None]) -> int | None:
+def _compute_address_value(parts: list[int | None]) -> int | None:
     """Return the number of an address as inet_aton reads it: the last part fills the rest.
 
     None: a part is too large.
@@ -188,7 +188,7 @@ def _address_value(parts: list[int | None]) -> int | None:
     return value
 
 
-def _reach_of_name(name: str, labels: list[str]) -> Reach:
+def _classify_name(name: str, labels: list[str]) -> Reach:
     if name in _METADATA_NAMES or (labels[0] == "metadata" and name.endswith(".internal")):
         return "metadata"
     if name.endswith(_WILDCARD_DNS):
@@ -201,7 +201,7 @@ def _reach_of_name(name: str, labels: list[str]) -> Reach:
 def _classify_wildcard_name(name: str) -> Reach:
     reaches: list[Reach] = []
     for match in _SPELLED.finditer(name):
-        value = _address_value([int(part) for part in re.split("[.-]", match.group(1))])
+        value = _compute_address_value([int(part) for part in re.split("[.-]", match.group(1))])
         if value is not None:
             reaches.append(classify_address(ipaddress.IPv4Address(value)))
     reaches += [classify_address(ipaddress.IPv4Address(int(match.group(1), 16))) for match in _HEX_LABEL.finditer(name)]

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Prefixes that their issuers chose so that scanners find them, and what stands in every private key.
 _VALUE: Final = re.compile(
@@ -20,7 +20,7 @@ _VALUE: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_NAMES: Final = words("""
+_NAMES: Final = split_words("""
     token access_token refresh_token id_token auth_token api_token private_token bearer_token session_token
     personal_access_token api_key apikey api-key x-api-key app_key client_secret secret secret_key api_secret
     password passwd pwd passphrase auth authorization jwt sig signature sessionid session_id phpsessid

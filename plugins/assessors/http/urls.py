@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 from .hosts import UrlHost, classify
 
@@ -20,7 +20,7 @@ _SCHEME_INSIDE = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}:)?//[^/?#&\s]", re.IGNOR
 #: (fetch.spec.whatwg.org, "bad port"), and databases that people expose without a password.
 BLOCKED_PORTS = frozenset(
     int(port)
-    for port in words("""
+    for port in split_words("""
         1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119
         123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989
         990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6379 6566 6665 6666 6667 6668 6669 6679 6697
@@ -44,7 +44,7 @@ class Url:
     target_chars: int
 
 
-def split(text: str) -> Url | str:
+def split_url(text: str) -> Url | str:
     """Return the parts of `text`, or the reason why a person must decide on it. Never raises."""
     if len(text) > MAX_CHARS:
         return "it is too long"
@@ -63,15 +63,15 @@ def split(text: str) -> Url | str:
         return "it has user information in front of the host"
     if "\\" in path or (fragment.startswith("@") or (not path and not query and "@" in fragment)):
         return "clients do not agree where its host ends"
-    host, port = _authority(authority)
+    host, port = _read_authority(authority)
     if port is not None and (port == 0 or port > 65535 or port in BLOCKED_PORTS):
         return "its port is none of the web"
     if host is None or host.reach == "unclear":
         return "its host is not spelled in the usual way"
-    return Url(scheme, host, port, path, pairs(query), len(path) + len(query))
+    return Url(scheme, host, port, path, split_pairs(query), len(path) + len(query))
 
 
-def _authority(authority: str) -> tuple[UrlHost | None, int | None]:
+def _read_authority(authority: str) -> tuple[UrlHost | None, int | None]:
     name, colon, port = authority, "", ""
     if authority.startswith("["):
         name, bracket, after = authority.partition("]")
@@ -85,13 +85,13 @@ def _authority(authority: str) -> tuple[UrlHost | None, int | None]:
     return classify(name), int(port) if colon else None
 
 
-def pairs(query: str) -> tuple[tuple[str, str], ...]:
+def split_pairs(query: str) -> tuple[tuple[str, str], ...]:
     """Return the decoded names and values of a query. A `;`, which separates for some servers, stays in its value."""
     found = (piece.partition("=") for piece in query.split("&") if piece)
     return tuple((unquote_plus(name), unquote_plus(value)) for name, _, value in found)
 
 
-def embedded_urls(text: str) -> list[str]:
+def find_embedded_urls(text: str) -> list[str]:
     """Return the absolute URLs in a decoded query value or a path, also URLs percent-encoded once more."""
     decoded = unquote_plus(text)
     return [each[match.start() :] for each in {text, decoded} if (match := _SCHEME_INSIDE.search(each))]

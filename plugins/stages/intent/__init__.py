@@ -26,25 +26,25 @@ from gateway.plugin import (
     Plugin,
     Reply,
     Service,
-    client_tools,
-    last_user_text,
+    encode_model_name,
+    find_last_user_text,
+    list_client_tools,
     may_call_tools,
-    model_name,
     replace,
 )
 from gateway.plugin.text import (
     FoldedText,
     Hit,
     Spans,
-    code_blocks,
     find_ask_request,
+    find_memory_request,
+    find_shown_text,
     fold,
-    memory_request,
-    shown_text,
+    list_code_blocks,
 )
 
 from .calls import CallMention, find_calls
-from .names import NamedService, NameIndex, NameMeaning, name_index, phrase_set
+from .names import NamedService, NameIndex, NameMeaning, build_name_index, build_phrase_set
 
 #: One sentence of a tool's description, at most.
 _SENTENCE_CHARS = 200
@@ -86,13 +86,13 @@ class IntentStage:
         self._host = host
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        text = last_user_text(exchange.body.get("messages"))
-        services = self._host.tools.services()
+        text = find_last_user_text(exchange.body.get("messages"))
+        services = self._host.tools.list_services()
         offered = (spec.name for spec in self._host.tools.get_offered(exchange))
-        own = frozenset(name.casefold() for name in (*offered, *client_tools(exchange.body)))
+        own = frozenset(name.casefold() for name in (*offered, *list_client_tools(exchange.body)))
         intent = recognise(text, services, own=own, exclude_keywords=self._config.exclude_keywords)
-        self._host.counters.count("intent", intent=intent.kind, layer=layer(intent))
-        note = mcp_note(intent, describable(services, exchange), limit=self._config.max_described)
+        self._host.counters.count("intent", intent=intent.kind, layer=name_layer(intent))
+        note = write_mcp_note(intent, list_describable(services, exchange), limit=self._config.max_described)
         notes = (*exchange.notes, note) if note else exchange.notes
         reply = await call_next(replace(exchange, intent=intent, notes=notes))
         return replace(reply, intent=intent)
@@ -107,9 +107,9 @@ def recognise(
     `own`: folded names of tools outside of services. The model has them anyway, so naming one has no effect here.
     """
     folded = fold(text)
-    index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
-    hits = tuple(index.phrases.hits(folded.text))
-    shown = shown_text(folded.text)
+    index = build_name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
+    hits = tuple(index.phrases.iterate_hits(folded.text))
+    shown = find_shown_text(folded.text)
     found: list[Intent] = []
     refused: set[int] = set()
     called: list[tuple[int, int]] = []
@@ -117,19 +117,19 @@ def recognise(
         if call.refused:
             refused.update(named.service for named in call.named)
         elif call.named or call.name.casefold() not in own:
-            found.append(_explicit(call, folded, services))
+            found.append(_find_explicit(call, folded, services))
             called.append((call.start, call.end))
     if hits:
-        excluded = phrase_set(tuple(exclude_keywords)).hits(folded.text)
-        covering = (Spans((hit.start, hit.end) for hit in excluded), code_blocks(folded.text), Spans(called))
+        excluded = build_phrase_set(tuple(exclude_keywords)).iterate_hits(folded.text)
+        covering = (Spans((hit.start, hit.end) for hit in excluded), list_code_blocks(folded.text), Spans(called))
         counting = [hit for hit in hits if not any(spans.cover(hit.start, hit.end) for spans in covering)]
         named = {intent.service for intent in found}
         usable = frozenset(i for i, s in enumerate(services) if s.running and i not in refused and s.name not in named)
-        keywords = _keywords(counting, index, usable, shown, folded, services)
+        keywords = _find_keywords(counting, index, usable, shown, folded, services)
         found += [intent for intent, quoted in keywords if not quoted] or (
             [intent for intent, _ in keywords[:1]] if not found else []
         )
-    return _merge_intents(found) if found else _request(text, folded, shown)
+    return _merge_intents(found) if found else _read_request(text, folded, shown)
 
 
 def _merge_intents(found: Sequence[Intent]) -> Intent:
@@ -139,16 +139,16 @@ def _merge_intents(found: Sequence[Intent]) -> Intent:
     return dataclasses.replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
 
 
-def _explicit(call: CallMention, folded: FoldedText, services: Sequence[Service]) -> Intent:
-    span = folded.span(call.start, call.end)
+def _find_explicit(call: CallMention, folded: FoldedText, services: Sequence[Service]) -> Intent:
+    span = folded.find_original_span(call.start, call.end)
     if not call.named:
         absent = f"The {call.kind or 'tool'} {call.name!r} is not available: no such one is registered. {_GO_ON}"
         return Intent("mcp", "explicit:unknown", span, None, (call.name,), absent)
 
-    def preference(named: NameMeaning) -> tuple[bool, bool, bool]:
+    def find_preference(named: NameMeaning) -> tuple[bool, bool, bool]:
         return named.weak, not services[named.service].running, (named.tool is None) != (call.kind == "service")
 
-    named = min(call.named, key=preference)
+    named = min(call.named, key=find_preference)
     service = services[named.service]
     what = "tool" if named.tool else "service"
     tools = tuple(f"{service.name}.{tool}" for tool in ([named.tool] if named.tool else service.tools))
@@ -160,7 +160,7 @@ def _explicit(call: CallMention, folded: FoldedText, services: Sequence[Service]
     return Intent("mcp", rule, span, service.name, tools, reply)
 
 
-def _keywords(
+def _find_keywords(
     hits: Sequence[Hit],
     index: NameIndex,
     usable: frozenset[int],
@@ -185,43 +185,43 @@ def _keywords(
         if i not in intents and not covered:
             service = services[i]
             tools = tuple(f"{service.name}.{tool}" for tool in service.tools)
-            span = folded.span(start, start - size)
+            span = folded.find_original_span(start, start - size)
             intents[i] = (Intent("mcp", f"keyword:{keyword}", span, service.name, tools), quoted)
     return list(intents.values())
 
 
-def _request(text: str, folded: FoldedText, shown: Spans) -> Intent:
-    request = memory_request(folded.text, shown=shown)
+def _read_request(text: str, folded: FoldedText, shown: Spans) -> Intent:
+    request = find_memory_request(folded.text, shown=shown)
     if request is not None:
         start, end = request.about
-        about = text[slice(*folded.span(start, end))] if start < end else ""
+        about = text[slice(*folded.find_original_span(start, end))] if start < end else ""
         memory = MemoryIntent(request.action, about, request.everything, request.every)
-        span = folded.span(request.start, request.end)
+        span = folded.find_original_span(request.start, request.end)
         return Intent("memory", f"memory:{memory.action}", span, memory=memory)
     ask = find_ask_request(folded.text, shown=shown)
     if ask is not None:
-        return Intent("hitl", "hitl:ask_before", folded.span(*ask))
+        return Intent("hitl", "hitl:ask_before", folded.find_original_span(*ask))
     return _NORMAL
 
 
-def layer(intent: Intent) -> str:
+def name_layer(intent: Intent) -> str:
     """Return the layer that decided, as a label: explicit, keyword, phrase or none."""
     return _LAYERS.get(intent.rule.partition(":")[0], "phrase")
 
 
-def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:
+def list_describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:
     """Return the services with the tools that a note may describe: the ones that the request allows, and does not name.
 
     Tools of services that it names are offered anyway. A tool that has the name of one of the client's gets no call.
     """
     if not may_call_tools(exchange):
         return ()
-    theirs = client_tools(exchange.body)
+    theirs = list_client_tools(exchange.body)
     if not (exchange.steering.only_tools or exchange.steering.services or theirs):
         return services
 
     def is_described(name: str) -> bool:
-        return exchange.steering.allows(name) and model_name(name) not in theirs
+        return exchange.steering.allows(name) and encode_model_name(name) not in theirs
 
     return [
         dataclasses.replace(
@@ -232,7 +232,7 @@ def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Ser
     ]
 
 
-def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str | None:
+def write_mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str | None:
     """Return the note for the prompt of an mcp intent: name and one sentence per tool, or that there is none.
 
     The note never contains a schema.
@@ -251,16 +251,16 @@ def _describe_service(service: Service, matched: Collection[str], *, limit: int)
     """Yield lines for the service and for its matched tools, at most `limit` of them."""
     tools = [tool for tool in service.tools if f"{service.name}.{tool}" in matched]
     if tools and service.description not in ("", service.name):
-        yield f"{service.name}: {one_sentence(service.description)}"
+        yield f"{service.name}: {cut_first_sentence(service.description)}"
     for tool in tools[:limit]:
         accepted = "" if tool in service.changed else service.tools[tool]  # who wrote the other one is not known
-        said = one_sentence(accepted) or one_sentence(service.description) or service.name
-        yield f"- {model_name(f'{service.name}.{tool}')}: {said}"
+        said = cut_first_sentence(accepted) or cut_first_sentence(service.description) or service.name
+        yield f"- {encode_model_name(f'{service.name}.{tool}')}: {said}"
     if len(tools) > limit:
         yield f"... and {len(tools) - limit} more of this service."
 
 
-def one_sentence(description: str) -> str:
+def cut_first_sentence(description: str) -> str:
     """Return the first sentence on one line. Descriptions come from services, and must not add lines to a prompt."""
     flat = _BLANK.sub(" ", description[: 4 * _SENTENCE_CHARS]).strip()
     match = _SENTENCE.match(flat)

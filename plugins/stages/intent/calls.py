@@ -119,10 +119,10 @@ def _call(
     """Return the call of the name at `at`, behind the verb or behind another name."""
     for _ in range(_FILLERS):
         for hit in starting.get(at, ()):
-            known = _known_call(verb, hit, folded.text, index)
+            known = _find_known_call(verb, hit, folded.text, index)
             if known is not None:
                 return known
-        unknown = _unknown(verb, at, message, folded)
+        unknown = _find_unknown(verb, at, message, folded)
         if unknown is not None:
             return unknown
         filler = _FILLER.match(folded.text, at)
@@ -159,7 +159,7 @@ def _begins_call(text: str, joined: re.Match[str]) -> bool:
     return _VERB.match(text, joined.end()) is not None or any(verb[0] not in ("with", "via") for verb in verbs)
 
 
-def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> CallMention | None:
+def _find_known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> CallMention | None:
     if _LONGER_NAME.match(text, hit.end):
         return None
     suffix = _NAMED_AS.match(text, hit.end)
@@ -167,21 +167,21 @@ def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> C
     named = tuple(named for named in index.called[hit.phrase] if suffix or refused or not named.weak)
     if not named:
         return None
-    return CallMention(verb.start(), hit.end, hit.phrase, named, _kind(suffix), refused)
+    return CallMention(verb.start(), hit.end, hit.phrase, named, _choose_kind(suffix), refused)
 
 
-def _unknown(verb: re.Match[str], at: int, message: str, folded: FoldedText) -> CallMention | None:
+def _find_unknown(verb: re.Match[str], at: int, message: str, folded: FoldedText) -> CallMention | None:
     text = folded.text
     match = _UNKNOWN.match(text, at)
     if match is None or _DESCRIBING.match(match["name"]):
         return None
-    start, end = folded.span(*match.span("name"))
+    start, end = folded.find_original_span(*match.span("name"))
     written = message[start:end]
     quoted = text[at - 1] in "\"'“‘「『`" and text[match.end("name") : match.end("name") + 1] in "\"'”’」』`"
     if not quoted and not _IDENTIFIER.search(written) and not _is_plain_name(verb, match):
         return None
     refused = is_refused(text, verb.start()) or _PUT_OFF.match(text, match.end("name")) is not None
-    return CallMention(verb.start(), match.end("name"), written, (), _kind(match), refused)
+    return CallMention(verb.start(), match.end("name"), written, (), _choose_kind(match), refused)
 
 
 def _is_plain_name(verb: re.Match[str], match: re.Match[str]) -> bool:
@@ -192,7 +192,7 @@ def _is_plain_name(verb: re.Match[str], match: re.Match[str]) -> bool:
     return verb[0] in _CALLING and suffix == "tool" and "-" not in match["name"]
 
 
-def _kind(match: re.Match[str] | None) -> Literal["tool", "service"] | None:
+def _choose_kind(match: re.Match[str] | None) -> Literal["tool", "service"] | None:
     if match is None:
         return None
     return "tool" if match["tool"] else "service"

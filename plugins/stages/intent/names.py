@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gateway.plugin import model_name
+from gateway.plugin import encode_model_name
 from gateway.plugin.text import Phrases, fold_phrase
 
 
@@ -39,14 +39,18 @@ class NameIndex:
 
 
 @lru_cache(maxsize=8)
-def name_index(services: tuple[NamedService, ...]) -> NameIndex:
+def build_name_index(services: tuple[NamedService, ...]) -> NameIndex:
     """Build the index. The last 8 are cached: that of the running configuration, and a few while it changes."""
     called: dict[str, list[NameMeaning]] = {}
     keywords: dict[str, list[tuple[int, str]]] = {}
     for i, service in enumerate(services):
         for tool in service.tools:
             named = NameMeaning(i, tool)
-            qualified = (f"{service.name}.{tool}", f"{service.name}__{tool}", model_name(f"{service.name}.{tool}"))
+            qualified = (
+                f"{service.name}.{tool}",
+                f"{service.name}__{tool}",
+                encode_model_name(f"{service.name}.{tool}"),
+            )
             _add(called, {tool, tool.replace("_", "-"), *qualified}, named)
             _add(called, {tool.replace("_", " ")}, NameMeaning(i, tool, weak=True))
         _add(called, {service.name, service.name.replace("_", "-")}, NameMeaning(i))
@@ -63,7 +67,7 @@ def name_index(services: tuple[NamedService, ...]) -> NameIndex:
 
 
 @lru_cache(maxsize=8)
-def phrase_set(phrases: tuple[str, ...]) -> Phrases:
+def build_phrase_set(phrases: tuple[str, ...]) -> Phrases:
     return Phrases(phrases)
 
 

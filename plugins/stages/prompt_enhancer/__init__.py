@@ -25,15 +25,15 @@ from gateway.plugin import (
     Plugin,
     Reply,
     ToolSpec,
-    client_tools,
+    list_client_tools,
     may_call_tools,
-    positive_seconds,
+    parse_positive_seconds,
     replace,
 )
 
 from .mermaid import MERMAID
-from .selection import ToolText, select, tool_texts, whole_text
-from .tool_prompt import INSTRUCTIONS, count_utf8_bytes, estimated_tokens
+from .selection import ToolText, select, write_tool_texts, write_whole_text
+from .tool_prompt import INSTRUCTIONS, count_utf8_bytes, estimate_tokens
 
 log = logging.getLogger("gateway")
 
@@ -56,7 +56,7 @@ class Config(BaseModel):
     tools: bool = Field(default=True, description="Tell the model how to call tools, and which there are.")
     mermaid: bool = Field(default=False, description="Tell the model when and how to draw Mermaid diagrams.")
     custom_context: str | None = Field(default=None, description="A text for every request; null: none.")
-    cache_ttl: Annotated[float, BeforeValidator(positive_seconds)] = Field(
+    cache_ttl: Annotated[float, BeforeValidator(parse_positive_seconds)] = Field(
         default=300.0, description="How long an enhanced prompt is kept, such as 5m."
     )
     cache_size: int = Field(default=1024, ge=1, le=1_000_000, description="Enhanced prompts that are kept at once.")
@@ -112,14 +112,14 @@ class PromptEnhancer:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         base = None
         if exchange.prompt is not None:
-            base = await self._host.prompts.text(exchange.prompt, tenant=exchange.caller.tenant)
+            base = await self._host.prompts.read_text(exchange.prompt, tenant=exchange.caller.tenant)
             if base is None:
                 raise GatewayError(
                     "prompt_not_found",
                     "No system prompt has this id; GET /v1/system-prompts lists those there are.",
                     param="x-context-prompt",
                 )
-        fitted = self._fit_prompt(self._part(exchange, base), notes=exchange.notes, body=exchange.body)
+        fitted = self._fit_prompt(self._get_part(exchange, base), notes=exchange.notes, body=exchange.body)
         self._record_prompt_size(fitted)
         if not fitted.text:
             return await call_next(exchange)
@@ -130,17 +130,17 @@ class PromptEnhancer:
 
         None: the prompt does not exist.
         """
-        base = await self._host.prompts.text(prompt_id, tenant=tenant)
+        base = await self._host.prompts.read_text(prompt_id, tenant=tenant)
         if base is None:
             return None
         plain = Exchange(id="", body={"messages": []}, caller=_NOBODY, chain="", prompt=prompt_id)
-        part = self._part(plain, base)
+        part = self._get_part(plain, base)
         fitted = self._fit_prompt(part, notes=(), body=plain.body)
         age_s = self._host.clock.monotonic() - part.made_s
-        max_age_s, tokens = max(0.0, self._config.cache_ttl - age_s), estimated_tokens(fitted.size_bytes)
+        max_age_s, tokens = max(0.0, self._config.cache_ttl - age_s), estimate_tokens(fitted.size_bytes)
         return EnhancedPrompt(fitted.text, max_age_s, fitted.omitted, tokens)
 
-    def _part(self, exchange: Exchange, base: str | None) -> PromptPart:
+    def _get_part(self, exchange: Exchange, base: str | None) -> PromptPart:
         """Return the part from the cache, or make it now. A selection of tools is a part of its key, by their texts."""
         self._drop_outdated()
         with_tools = self._config.tools and may_call_tools(exchange)
@@ -149,14 +149,14 @@ class PromptEnhancer:
             with_tools and exchange.intent is not None and any(map(exchange.steering.allows, exchange.intent.tools))
         )
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
-        selected = self._selection(exchange) if with_tools and _selects(exchange) else None
+        selected = self._select_tool_texts(exchange) if with_tools and _selects(exchange) else None
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service, selected)
         part = self._find_cached_part(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
         if part is None:
-            tools = (self._tools(exchange) if selected is None else selected) if with_tools else ()
+            tools = (self._list_tool_texts(exchange) if selected is None else selected) if with_tools else ()
             part = self._parts[key] = self._build_part(base, tools, instructed=bool(tools) or service)
-        clashes = _clashes(exchange.body, part.tools)
+        clashes = _find_clashes(exchange.body, part.tools)
         if not clashes:
             return part
         rest = tuple(tool for tool in part.tools if tool.name not in clashes)
@@ -168,18 +168,18 @@ class PromptEnhancer:
         except KeyError:
             return None
 
-    def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
+    def _list_tool_texts(self, exchange: Exchange) -> tuple[ToolText, ...]:
         """Return the texts of all tools that are offered, which are made once."""
         if self._all_tools is None:
-            self._all_tools = tool_texts(self._host.tools.get_offered(exchange))
+            self._all_tools = write_tool_texts(self._host.tools.get_offered(exchange))
         return self._all_tools
 
-    def _selection(self, exchange: Exchange) -> tuple[ToolText, ...]:
+    def _select_tool_texts(self, exchange: Exchange) -> tuple[ToolText, ...]:
         """Return the texts of the tools that a request selects."""
         offered = self._host.tools.get_offered(exchange)
         key = tuple(map(id, offered))
         if (known := self._selected.get(key)) is None:
-            known = self._selected[key] = offered, tool_texts(offered)
+            known = self._selected[key] = offered, write_tool_texts(offered)
         return known[1]
 
     def _drop_outdated(self) -> None:
@@ -199,7 +199,7 @@ class PromptEnhancer:
     def _build_part(self, base: str | None, tools: tuple[ToolText, ...], *, instructed: bool) -> PromptPart:
         before = _join_texts((base, INSTRUCTIONS if instructed else None))
         after = _join_texts((MERMAID if self._config.mermaid else None, self._config.custom_context))
-        listed = whole_text(tools)
+        listed = write_whole_text(tools)
         text = _join_texts((before, listed, after))
         made_s = self._host.clock.monotonic()
         return PromptPart(before, tools, after, text, count_utf8_bytes(text), count_utf8_bytes(listed), made_s)
@@ -213,14 +213,14 @@ class PromptEnhancer:
         if size_bytes <= limit_bytes:
             return FittedPrompt(text, size_bytes)
         room_bytes = limit_bytes - (size_bytes - part.tools_bytes)
-        chosen = select(part.tools, question=_last_question(body), room_bytes=room_bytes)
+        chosen = select(part.tools, question=_find_last_question(body), room_bytes=room_bytes)
         text = _join_texts((part.before, chosen.text, part.after, *notes))
         return FittedPrompt(
             text, count_utf8_bytes(text), truncated=True, shortened=chosen.shortened, omitted=chosen.omitted
         )
 
     def _record_prompt_size(self, fitted: FittedPrompt) -> None:
-        self._host.counters.observe("prompt_tokens", estimated_tokens(fitted.size_bytes))
+        self._host.counters.observe("prompt_tokens", estimate_tokens(fitted.size_bytes))
         if not fitted.truncated:
             return
         self._host.counters.count("prompt_truncations")
@@ -234,7 +234,7 @@ class PromptEnhancer:
             self._config.max_tokens,
             _format_names(fitted.shortened),
             _format_names(fitted.omitted),
-            estimated_tokens(fitted.size_bytes),
+            estimate_tokens(fitted.size_bytes),
         )
 
 
@@ -247,7 +247,7 @@ def with_system(body: Json, text: str) -> Json:
     """Return a copy of `body` with one system message: `text`, then the client's own system messages."""
     own: list[str] = []
     rest: list[object] = []
-    for message in _messages(body):
+    for message in _read_messages(body):
         if isinstance(message, dict) and message.get("role") in ("system", "developer"):
             own.append(_get_text(message))
         else:
@@ -255,14 +255,14 @@ def with_system(body: Json, text: str) -> Json:
     return {**body, "messages": [{"role": "system", "content": _join_texts((text, *own))}, *rest]}
 
 
-def _last_question(body: Json) -> str:
-    for message in reversed(_messages(body)):
+def _find_last_question(body: Json) -> str:
+    for message in reversed(_read_messages(body)):
         if isinstance(message, dict) and message.get("role") == "user":
             return _get_text(message)
     return ""
 
 
-def _messages(body: Json) -> list[object]:
+def _read_messages(body: Json) -> list[object]:
     messages = body.get("messages")
     return messages if isinstance(messages, list) else []
 
@@ -276,9 +276,9 @@ def _get_text(message: Json) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
+def _find_clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
     """Return the names of gateway tools that the client gives to its own tools: the client's win."""
-    return client_tools(body).intersection(tool.name for tool in tools)
+    return list_client_tools(body).intersection(tool.name for tool in tools)
 
 
 def _join_texts(texts: Iterable[str | None]) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .tool_prompt import ToolFacts, by_category, category_tags, count_utf8_bytes, tool_element
+from .tool_prompt import ToolFacts, count_utf8_bytes, group_by_category, write_category_tags, write_tool_element
 
 #: Characters of a question that are looked at.
 QUESTION_CHARS = 20_000
@@ -57,10 +57,10 @@ def extract_words(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
+def write_tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
     """Return both forms of each tool."""
     words = [
-        extract_words(" ".join((tool.name, tool.description, tool.category, *_parameters(tool)))) for tool in tools
+        extract_words(" ".join((tool.name, tool.description, tool.category, *_list_parameters(tool)))) for tool in tools
     ]
     counted = Counter(word for found in words for word in found)
     common = {word for word, count in counted.items() if len(tools) >= _TELLING and count > len(tools) / 2}
@@ -70,16 +70,16 @@ def tool_texts(tools: Sequence[ToolFacts]) -> tuple[ToolText, ...]:
             category=tool.category,
             priority=tool.priority,
             words=found - common,
-            whole=tool_element(tool),
-            short=tool_element(tool, short=True),
+            whole=write_tool_element(tool),
+            short=write_tool_element(tool, short=True),
         )
         for tool, found in zip(tools, words, strict=True)
     )
 
 
-def whole_text(tools: Sequence[ToolText]) -> str:
+def write_whole_text(tools: Sequence[ToolText]) -> str:
     """Return the text of all tools, nothing shortened."""
-    return by_category([(tool.category, tool.whole) for tool in tools])
+    return group_by_category([(tool.category, tool.whole) for tool in tools])
 
 
 def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Selection:
@@ -91,7 +91,9 @@ def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Sele
     ranked = sorted(range(len(tools)), key=lambda i: (-tools[i].priority, -len(wanted & tools[i].words), i))
     sizes = [count_utf8_bytes(tool.whole) + 1 for tool in tools]
     members = Counter(tool.category for tool in tools)
-    wrappers = {category: sum(count_utf8_bytes(tag) + 1 for tag in category_tags(category)) for category in members}
+    wrappers = {
+        category: sum(count_utf8_bytes(tag) + 1 for tag in write_category_tags(category)) for category in members
+    }
     total = sum(sizes) + sum(wrappers.values())
     short: set[int] = set()
     for i in reversed(ranked):
@@ -112,12 +114,12 @@ def select(tools: Sequence[ToolText], *, question: str, room_bytes: int) -> Sele
         total -= sizes[i] + (0 if members[category] else wrappers[category])
     kept = [i for i in range(len(tools)) if i not in omitted]
     return Selection(
-        text=by_category([(tools[i].category, tools[i].short if i in short else tools[i].whole) for i in kept]),
+        text=group_by_category([(tools[i].category, tools[i].short if i in short else tools[i].whole) for i in kept]),
         shortened=tuple(tools[i].name for i in kept if i in short),
         omitted=tuple(tools[i].name for i in sorted(omitted)),
     )
 
 
-def _parameters(tool: ToolFacts) -> list[str]:
+def _list_parameters(tool: ToolFacts) -> list[str]:
     properties = tool.parameters.get("properties")
     return [name for name in properties if isinstance(name, str)] if isinstance(properties, dict) else []

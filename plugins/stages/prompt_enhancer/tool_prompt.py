@@ -62,7 +62,7 @@ class ToolFacts(Protocol):
     def priority(self) -> int: ...
 
 
-def estimated_tokens(size_bytes: int) -> int:
+def estimate_tokens(size_bytes: int) -> int:
     """Return the estimated tokens of a text of so many UTF-8 bytes: a quarter, rounded up."""
     return -(-size_bytes // 4)
 
@@ -89,78 +89,78 @@ def shorten(text: str, limit: int) -> str:
     return (kept.rpartition(" ")[0] or kept) + "..."
 
 
-def tool_element(tool: ToolFacts, *, short: bool = False) -> str:
+def write_tool_element(tool: ToolFacts, *, short: bool = False) -> str:
     """Write the `<tool>` element. `short`: abbreviated descriptions, all parameters."""
-    description = _one_line(tool.description)
+    description = _join_lines(tool.description)
     if short:
         description = shorten(description, _SHORT_DESCRIPTION_CHARS)
     lines = ["<tool>", f"  <name>{escape(tool.name)}</name>", f"  <description>{escape(description)}</description>"]
     lines.append("  <parameters>")
     root = tool.parameters
     properties = _ensure_mapping(root.get("properties"))
-    required = _names(root.get("required"))
+    required = _list_names(root.get("required"))
     for name, schema in properties.items():
         resolved = _resolve_references(schema, root)
-        about = _about(resolved, root, short=short)
-        lines.append(_parameter(name, _format_type(resolved, root), required=name in required, about=about))
+        about = _describe_parameter(resolved, root, short=short)
+        lines.append(_write_parameter(name, _format_type(resolved, root), required=name in required, about=about))
     if RISK_LEVEL not in properties:
         about = CHOICES if short else f"{CHOICES}. {MEANING}"
-        lines.append(_parameter(RISK_LEVEL, "string", required=False, about=about))
+        lines.append(_write_parameter(RISK_LEVEL, "string", required=False, about=about))
     lines += ["  </parameters>", "</tool>"]
     return "\n".join(lines)
 
 
-def category_tags(category: str) -> tuple[str, str]:
+def write_category_tags(category: str) -> tuple[str, str]:
     """Return the tags before and behind the tools of a category."""
-    return f'<tools category="{escape(_one_line(category))}">', "</tools>"
+    return f'<tools category="{escape(_join_lines(category))}">', "</tools>"
 
 
-def by_category(elements: Sequence[tuple[str, str]]) -> str:
+def group_by_category(elements: Sequence[tuple[str, str]]) -> str:
     """Return the text of (category, element) pairs: categories in the order in which they first appear."""
     groups: dict[str, list[str]] = {}
     for category, element in elements:
         groups.setdefault(category, []).append(element)
     lines: list[str] = []
     for category, members in groups.items():
-        opening, closing = category_tags(category)
+        opening, closing = write_category_tags(category)
         lines += [opening, *members, closing]
     return "\n".join(lines)
 
 
-def _parameter(name: str, type_name: str, *, required: bool, about: str) -> str:
+def _write_parameter(name: str, type_name: str, *, required: bool, about: str) -> str:
     need = "true" if required else "false"
     attributes = f'name="{escape(name)}" type="{escape(type_name)}" required="{need}"'
     return f"    <parameter {attributes}>{escape(about)}</parameter>"
 
 
-def _about(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -> str:
+def _describe_parameter(schema: Mapping[str, Any], root: Mapping[str, Any], *, short: bool) -> str:
     """Return the description, and the values, the fields and the default that a model needs besides."""
-    said = _one_line(schema.get("description"))
+    said = _join_lines(schema.get("description"))
     said = shorten(said, _SHORT_PARAMETER_CHARS) if short else said
     told = [said] if said else []
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if isinstance(values, list) and values:
-        named = [_value(value) for value in values[:_LISTED_VALUES]]
+        named = [_write_value(value) for value in values[:_LISTED_VALUES]]
         told.append(f"One of: {', '.join(named)}" + (" and more" if len(values) > _LISTED_VALUES else ""))
-    fields = _fields(schema, root)
+    fields = _list_fields(schema, root)
     if fields:
         told.append(f"Fields: {fields}")
     text = " ".join(part if part.endswith(_ENDINGS) else f"{part}." for part in told[:-1])
     text = f"{text} {told[-1]}".lstrip() if told else ""
     if schema.get("default") is not None and "default" not in said.casefold():
-        text = f"{text} (default: {_value(schema['default'])})".lstrip()
+        text = f"{text} (default: {_write_value(schema['default'])})".lstrip()
     return text
 
 
-def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+def _list_fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     """Return the fields of an object, or of the objects in an array."""
     if "items" in schema:
         schema = _resolve_references(schema["items"], root)
-    required = _names(schema.get("required"))
+    required = _list_names(schema.get("required"))
     told = []
     for name, field in list(_ensure_mapping(schema.get("properties")).items())[:_LISTED_FIELDS]:
         need = ", required" if name in required else ""
-        told.append(f"{_one_line(name)} ({_format_type(_resolve_references(field, root), root)}{need})")
+        told.append(f"{_join_lines(name)} ({_format_type(_resolve_references(field, root), root)}{need})")
     return ", ".join(told)
 
 
@@ -173,9 +173,9 @@ def _format_type(schema: object, root: Mapping[str, Any], depth: int = 0) -> str
         inner = _format_type(known["items"], root, depth + 1)
         return "array" if inner == "any" else f"array of {inner}"
     if isinstance(declared, str):
-        return _one_line(declared) or "any"
+        return _join_lines(declared) or "any"
     if isinstance(declared, list):
-        return "|".join(_one_line(name) for name in declared[:_BRANCHES] if isinstance(name, str)) or "any"
+        return "|".join(_join_lines(name) for name in declared[:_BRANCHES] if isinstance(name, str)) or "any"
     for word in ("anyOf", "oneOf"):
         branches = known.get(word)
         if isinstance(branches, list) and branches:
@@ -204,13 +204,13 @@ def _resolve_references(schema: object, root: Mapping[str, Any]) -> Mapping[str,
     return known
 
 
-def _value(value: object) -> str:
+def _write_value(value: object) -> str:
     """Return a value as a model would write it, cut to a bounded length."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return shorten(_one_line(text), _SHORT_VALUE_CHARS)
+    return shorten(_join_lines(text), _SHORT_VALUE_CHARS)
 
 
-def _one_line(text: object) -> str:
+def _join_lines(text: object) -> str:
     return " ".join(text.split()) if isinstance(text, str) else ""
 
 
@@ -218,6 +218,6 @@ def _ensure_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _names(value: object) -> frozenset[str]:
+def _list_names(value: object) -> frozenset[str]:
     names = value if isinstance(value, list | tuple) else ()
     return frozenset(name for name in names if isinstance(name, str))

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.aio.cooperative import Work, in_turns
+from gateway.aio.cooperative import Work, run_cooperatively
 from gateway.plugin import Exchange, Handler, Host, Plugin, Reply, replace
-from gateway.plugin.message_filter import changed_body, changed_calls, screened_reply
+from gateway.plugin.message_filter import change_body, change_calls, screen_reply
 from gateway.plugin.safe_regex import Patterns, compile_pattern
 from gateway.plugin.stream_redactor import Screen, ScreenRule, screen_text
 
@@ -61,11 +61,11 @@ class RedactStage:
         self._rules: Sequence[ScreenRule] = [*own, *select_rules(config.rules)]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        known = Placeholders(await in_turns(_look_alikes(exchange)))
+        known = Placeholders(await run_cooperatively(_list_look_alikes(exchange)))
         if (
             exchange.execution.resume is not None
         ):  # its request has placeholders, and what they stand for is not on record
-            return self._answer(await call_next(exchange), known, {})
+            return self._screen_answer(await call_next(exchange), known, {})
         found: Counter[str] = Counter()
 
         def act(rule: str, data: str) -> str:
@@ -75,20 +75,20 @@ class RedactStage:
         def change(text: str) -> Work[str]:
             return (yield from screen_text(text, self._rules, act))[0]
 
-        body = await in_turns(changed_body(exchange.body, change))
-        notes = tuple([await in_turns(change(note)) for note in exchange.notes])
+        body = await run_cooperatively(change_body(exchange.body, change))
+        notes = tuple([await run_cooperatively(change(note)) for note in exchange.notes])
         if exchange.dry:
             told = ", ".join(f"{count} {rule}" for rule, count in sorted(found.items())) or "nothing"
             exchange = exchange.with_remarks(f"redact_pii: it found {told}")
         else:
             for rule, count in found.items():
-                self._count(rule, count)
+                self._count_redactions(rule, count)
         if self._config.mode == "shadow":
-            return self._answer(await call_next(exchange), known, {})
+            return self._screen_answer(await call_next(exchange), known, {})
         restored = dict(known.data) if self._config.restore else {}
-        return self._answer(await call_next(replace(exchange, body=body, notes=notes)), known, restored)
+        return self._screen_answer(await call_next(replace(exchange, body=body, notes=notes)), known, restored)
 
-    def _answer(self, reply: Reply, known: Placeholders, restored: Mapping[str, str]) -> Reply:
+    def _screen_answer(self, reply: Reply, known: Placeholders, restored: Mapping[str, str]) -> Reply:
         """Return the reply without the data that the model writes, and with the data of its placeholders."""
         rules = [*((_PLACEHOLDER,) if restored else ()), *(self._rules if self._config.answers else ())]
         if not rules:
@@ -97,7 +97,7 @@ class RedactStage:
         def act(rule: str, data: str) -> str:
             if rule == _PLACEHOLDER.name:
                 return restored.get(data, data)
-            self._count(rule, 1)
+            self._count_redactions(rule, 1)
             return known.assign_placeholder(rule, data)
 
         def restore(text: str) -> Work[str]:
@@ -106,29 +106,29 @@ class RedactStage:
         def redact_text(text: str) -> Work[str]:
             return (yield from screen_text(text, rules, act))[0]
 
-        return screened_reply(
+        return screen_reply(
             reply,
             lambda: Screen(rules, act),
-            partial(changed_calls, change=restore) if restored else None,
+            partial(change_calls, change=restore) if restored else None,
             over=redact_text,
             shadow=self._config.mode == "shadow",
         )
 
-    def _count(self, rule: str, count: int) -> None:
+    def _count_redactions(self, rule: str, count: int) -> None:
         self._counters.count("guardrail_findings", count, stage="redact_pii", rule=rule, mode=self._config.mode)
 
 
-def _look_alikes(exchange: Exchange) -> Work[set[str]]:
+def _list_look_alikes(exchange: Exchange) -> Work[set[str]]:
     """Return the texts of a request that look like placeholders."""
     found: set[str] = set()
 
-    def look(text: str) -> Work[str]:
+    def collect_from_text(text: str) -> Work[str]:
         found.update((yield from find_placeholders(text)))
         return text
 
-    yield from changed_body(exchange.body, look)
+    yield from change_body(exchange.body, collect_from_text)
     for note in exchange.notes:
-        yield from look(note)
+        yield from collect_from_text(note)
     return found
 
 

@@ -47,8 +47,8 @@ class DataRule:
     behind: int = 0
     needs: str = ""
 
-    def finder(self, text: str, starts: Sequence[int]) -> Finder:
-        """Return the finder of this data (`Rule.finder`)."""
+    def build_finder(self, text: str, starts: Sequence[int]) -> Finder:
+        """Return the finder of this data (`ScreenRule.build_finder`)."""
         del starts
 
         def find(at: int) -> Span | None:
@@ -80,13 +80,13 @@ class DataRule:
         return begin
 
 
-def _digits(text: str) -> str:
+def _extract_digits(text: str) -> str:
     return _NO_DIGITS.sub("", text)
 
 
-def luhn(text: str) -> bool:
+def is_card_number(text: str) -> bool:
     """Return whether the digits are a card's number: 13 to 19 of them, an issuer's first one, the check digit."""
-    digits = _digits(text).encode()
+    digits = _extract_digits(text).encode()
     if not 13 <= len(digits) <= 19 or digits[0] not in b"23456":
         return False
     return (sum(digits[-1::-2].translate(_VALUES)) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
@@ -139,7 +139,7 @@ _IBAN_CHARS: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 
-def iban(text: str) -> bool:
+def is_iban(text: str) -> bool:
     """Return whether the text is an IBAN: a length of its country, and the check digits (ISO 7064, mod 97)."""
     plain = text.translate(_WITHOUT_GAPS).upper()
     if not 15 <= len(plain) <= 34 or len(plain) != _IBAN_CHARS.get(plain[:2], len(plain)):
@@ -147,53 +147,53 @@ def iban(text: str) -> bool:
     return int((plain[4:] + plain[:4]).translate(_LETTER_VALUES)) % 97 == 1
 
 
-def _iban_ends(text: str, start: int, end: int) -> Iterable[int]:
+def _iterate_iban_ends(text: str, start: int, end: int) -> Iterable[int]:
     """Return where an IBAN in groups of four may end: where its country's do."""
     chars = _IBAN_CHARS.get(text[start : start + 2])
     if chars is None:
-        return _group_ends(text, start, end)
+        return _iterate_group_ends(text, start, end)
     stop = start + chars + (chars - 1) // 4
     return (stop,) if stop == end or (stop < end and text[stop] in _GAPS) else ()
 
 
-def _group_ends(text: str, start: int, end: int) -> Iterable[int]:
+def _iterate_group_ends(text: str, start: int, end: int) -> Iterable[int]:
     """Return where the groups end, the last one first."""
     return (end, *(place.start() for place in reversed([*_GAP.finditer(text, start, end)])))
 
 
-def _phone(text: str) -> bool:
-    return 7 <= len(_digits(text)) <= 15
+def _is_phone_number(text: str) -> bool:
+    return 7 <= len(_extract_digits(text)) <= 15
 
 
-def _cn(text: str) -> bool:
+def _is_chinese_id(text: str) -> bool:
     total = sum(int(digit) * (1 << (17 - i)) for i, digit in enumerate(text[:17]))
     return "10X98765432"[total % 11] == text[17].upper()
 
 
-def _es(text: str) -> bool:
+def _is_spanish_id(text: str) -> bool:
     number = str("XYZ".find(text[0].upper())) + text[1:8] if text[0].isalpha() else text[:8]
     return "TRWAGMYFPDXBNJZSQVHLCKE"[int(number) % 23] == text[-1].upper()
 
 
-def _fr(text: str) -> bool:
+def _is_french_id(text: str) -> bool:
     plain = text.replace(" ", "").upper().replace("2A", "19", 1).replace("2B", "18", 1)
     return plain.isdigit() and 97 - int(plain[:13]) % 97 == int(plain[13:])
 
 
-def _br(text: str) -> bool:
-    digits = [*map(int, _digits(text))]
+def _is_brazilian_id(text: str) -> bool:
+    digits = [*map(int, _extract_digits(text))]
     return len(set(digits)) > 1 and all(
         sum(digit * (n + 1 - i) for i, digit in enumerate(digits[:n])) * 10 % 11 % 10 == digits[n] for n in (9, 10)
     )
 
 
-def _rule(
+def _build_rule(
     name: str, pattern: str, check: Check = bool, *, ends: Ends | None = None, behind: int = 0, needs: str = ""
 ) -> DataRule:
     return DataRule(name, re.compile(pattern), check, ends, behind, needs)
 
 
-def _begin(first: str, *, front: str = "", but: str = "A-Za-z0-9") -> str:
+def _anchor(first: str, *, front: str = "", but: str = "A-Za-z0-9") -> str:
     """Return the pattern of the first character of data, with no letter or digit (or none of `but`) in front of it.
 
     `front` is what stands before this character, and belongs to the data.
@@ -214,7 +214,7 @@ _TAX_LETTER: Final = "[A-HJ-NP-TV-Za-hj-np-tv-z]"
 _DIGITS_BEHIND: Final = rf"[0-9] ?[0-9]{{2}} ?[0-9]{{2}} ?[A-D]{_OUT}"
 
 
-def _nino(text: str) -> bool:
+def _is_british_id(text: str) -> bool:
     return text[:2] not in _NO_NINO
 
 
@@ -222,33 +222,35 @@ def _nino(text: str) -> bool:
 RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
     {
         "api_key": [
-            _rule("api_key", rf"{_begin('[-_]', front='[spr]k')}[A-Za-z0-9_-]{{20,300}}+", behind=2),
-            _rule("api_key", rf"{_begin('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
-            _rule(
+            _build_rule("api_key", rf"{_anchor('[-_]', front='[spr]k')}[A-Za-z0-9_-]{{20,300}}+", behind=2),
+            _build_rule("api_key", rf"{_anchor('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
+            _build_rule(
                 "api_key",
-                rf"{_begin('[ghnx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=n)pm_|(?<=x)ox[abeoprs]-)"
+                rf"{_anchor('[ghnx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=n)pm_|(?<=x)ox[abeoprs]-)"
                 r"[A-Za-z0-9_-]{20,300}+",
             ),
-            _rule("api_key", rf"{_begin('A')}Iza[0-9A-Za-z_-]{{35}}"),
+            _build_rule("api_key", rf"{_anchor('A')}Iza[0-9A-Za-z_-]{{35}}"),
             # The first 300 characters of a JSON Web Token: no server takes what is left of it.
-            _rule(
+            _build_rule(
                 "api_key",
-                rf"{_begin('e')}yJ[A-Za-z0-9_-]{{8,150}}+\.[A-Za-z0-9_-]{{8,146}}+(?:\.[A-Za-z0-9_-]{{0,1}}+)?",
+                rf"{_anchor('e')}yJ[A-Za-z0-9_-]{{8,150}}+\.[A-Za-z0-9_-]{{8,146}}+(?:\.[A-Za-z0-9_-]{{0,1}}+)?",
             ),
-            _rule("api_key", r":(?=//)//[A-Za-z0-9._%+-]{1,64}+:[A-Za-z0-9._%+-]{1,128}+(?=@[A-Za-z0-9])", needs="@"),
+            _build_rule(
+                "api_key", r":(?=//)//[A-Za-z0-9._%+-]{1,64}+:[A-Za-z0-9._%+-]{1,128}+(?=@[A-Za-z0-9])", needs="@"
+            ),
         ],
         "email": [
-            _rule(
+            _build_rule(
                 "email",
-                rf"{_begin('[A-Za-z0-9_%+]', but='A-Za-z0-9_%+')}[A-Za-z0-9._%+-]{{0,63}}+@"
+                rf"{_anchor('[A-Za-z0-9_%+]', but='A-Za-z0-9_%+')}[A-Za-z0-9._%+-]{{0,63}}+@"
                 rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,8}}[A-Za-z]{{2,24}}{_OUT}",
                 lambda text: len(text) < WIDTH,
                 needs="@",
             ),
             *(
-                _rule(
+                _build_rule(
                     "email",
-                    rf"{_begin('[A-Za-z0-9_+]', but='A-Za-z0-9_+')}[A-Za-z0-9._+-]{{0,63}}+{at}"
+                    rf"{_anchor('[A-Za-z0-9_+]', but='A-Za-z0-9_+')}[A-Za-z0-9._+-]{{0,63}}+{at}"
                     rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,4}}[A-Za-z]{{2,24}}{_OUT}",
                     needs=at,
                 )
@@ -256,115 +258,133 @@ RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
             ),
         ],
         "iban": [
-            _rule("iban", rf"{_begin('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}", iban, behind=2),
-            _rule(
+            _build_rule(
                 "iban",
-                rf"{_begin('[0-9]', front='[A-Z]{2}')}[0-9](?:[ .-][A-Z0-9]{{4}}){{2,7}}"
-                rf"(?:[ .-][A-Z0-9]{{1,3}})?{_OUT}",
-                iban,
-                ends=_iban_ends,
+                rf"{_anchor('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}",
+                is_iban,
                 behind=2,
             ),
-            _rule(
+            _build_rule(
                 "iban",
-                rf"{_begin('[0-9]', front='[A-Z]{2} ')}[0-9](?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
-                iban,
-                ends=_group_ends,
+                rf"{_anchor('[0-9]', front='[A-Z]{2}')}[0-9](?:[ .-][A-Z0-9]{{4}}){{2,7}}"
+                rf"(?:[ .-][A-Z0-9]{{1,3}})?{_OUT}",
+                is_iban,
+                ends=_iterate_iban_ends,
+                behind=2,
+            ),
+            _build_rule(
+                "iban",
+                rf"{_anchor('[0-9]', front='[A-Z]{2} ')}[0-9](?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
+                is_iban,
+                ends=_iterate_group_ends,
                 behind=3,
             ),
         ],
         "national_id": [
-            _rule(
+            _build_rule(
                 "national_id",
-                rf"{_begin('[0-8]', but='0-9-')}[0-9]{{2}}(?<!000)(?<!666)-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}"
+                rf"{_anchor('[0-8]', but='0-9-')}[0-9]{{2}}(?<!000)(?<!666)-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}"
                 r"(?![0-9-])",
             ),
-            _rule("national_id", _begin("[0-9]", front=_NINO) + _DIGITS_BEHIND, _nino, behind=2),
-            _rule("national_id", _begin("[0-9]", front=f"{_NINO} ") + _DIGITS_BEHIND, _nino, behind=3),
-            _rule(
+            _build_rule("national_id", _anchor("[0-9]", front=_NINO) + _DIGITS_BEHIND, _is_british_id, behind=2),
+            _build_rule(
                 "national_id",
-                rf"{_begin('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
+                _anchor("[0-9]", front=f"{_NINO} ") + _DIGITS_BEHIND,
+                _is_british_id,
+                behind=3,
+            ),
+            _build_rule(
+                "national_id",
+                rf"{_anchor('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
                 rf"[0-9Xx]{_OUT}",
-                _cn,
+                _is_chinese_id,
             ),
-            _rule(
+            _build_rule(
                 "national_id",
-                rf"{_begin('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
+                rf"{_anchor('[1-9]')}[0-9]{{5}}[ -](?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[ -]"
                 rf"[0-9]{{3}}[0-9Xx]{_OUT}",
-                lambda text: _cn(text.translate(_WITHOUT_GAPS)),
+                lambda text: _is_chinese_id(text.translate(_WITHOUT_GAPS)),
             ),
-            _rule("national_id", rf"{_begin('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
-            _rule("national_id", rf"{_begin('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),
-            _rule(
+            _build_rule("national_id", rf"{_anchor('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _is_spanish_id),
+            _build_rule(
                 "national_id",
-                rf"{_begin('[12]')} ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?"
+                rf"{_anchor('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}",
+                _is_spanish_id,
+                behind=1,
+            ),
+            _build_rule(
+                "national_id",
+                rf"{_anchor('[12]')} ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?"
                 rf"[0-9]{{2}}{_OUT}",
-                _fr,
+                _is_french_id,
             ),
-            _rule(
+            _build_rule(
                 "national_id",
-                rf"{_begin('[0-9]', but='0-9.')}[0-9]{{2}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}(?![0-9])",
-                _br,
+                rf"{_anchor('[0-9]', but='0-9.')}[0-9]{{2}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}(?![0-9])",
+                _is_brazilian_id,
             ),
         ],
         "card": [
-            _rule(
+            _build_rule(
                 "card",
-                rf"{_begin('[2-6]')}(?:(?: ?[ -])?[0-9]){{12,18}}{_OUT}",
-                luhn,
-                ends=_group_ends,
+                rf"{_anchor('[2-6]')}(?:(?: ?[ -])?[0-9]){{12,18}}{_OUT}",
+                is_card_number,
+                ends=_iterate_group_ends,
             ),
-            _rule("card", rf"{_begin('[2-6]')}[0-9]{{3}}(?:\.[0-9]{{4}}){{3}}{_OUT}", luhn),
+            _build_rule("card", rf"{_anchor('[2-6]')}[0-9]{{3}}(?:\.[0-9]{{4}}){{3}}{_OUT}", is_card_number),
         ],
         "ip": [
-            _rule(
+            _build_rule(
                 "ip",
-                rf"{_begin('[0-9]', but='0-9A-Za-z.')}{_BYTE_REST}(?:\.{_BYTE}){{3}}(?![0-9A-Za-z]|\.[0-9])",
+                rf"{_anchor('[0-9]', but='0-9A-Za-z.')}{_BYTE_REST}(?:\.{_BYTE}){{3}}(?![0-9A-Za-z]|\.[0-9])",
                 needs=".",
             ),
-            _rule(
+            _build_rule(
                 "ip",
-                rf"{_begin('[0-9A-Fa-f]', but='0-9A-Za-z:')}[0-9A-Fa-f]{{0,3}}(?::{_HEX}){{7}}(?![0-9A-Za-z:])",
+                rf"{_anchor('[0-9A-Fa-f]', but='0-9A-Za-z:')}[0-9A-Fa-f]{{0,3}}(?::{_HEX}){{7}}(?![0-9A-Za-z:])",
                 needs=":",
             ),
-            _rule(
+            _build_rule(
                 "ip",
                 rf"(?<![0-9A-Za-z:])(?:{_HEX_GROUPS})?::(?:{_HEX_GROUPS})?(?![0-9A-Za-z:])",
-                lambda text: len(text) > 3 and text.count(":") <= 7 and _digits(text) != "",
+                lambda text: len(text) > 3 and text.count(":") <= 7 and _extract_digits(text) != "",
                 needs="::",
             ),
         ],
         "phone": [
-            _rule(
+            _build_rule(
                 "phone",
-                rf"{_begin('[+0]', but='A-Za-z0-9+')}(?:(?<=[+])|0)[1-9]"
+                rf"{_anchor('[+0]', but='A-Za-z0-9+')}(?:(?<=[+])|0)[1-9]"
                 rf"(?:(?: ?[ ./-])?(?:[0-9]|\([0-9]{{1,4}}\))){{6,14}}{_OUT}",
-                _phone,
+                _is_phone_number,
             ),
-            _rule("phone", rf"{_begin('[(]', but='A-Za-z0-9(')}[2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}"),
-            _rule(
+            _build_rule(
                 "phone",
-                rf"{_begin('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
+                rf"{_anchor('[(]', but='A-Za-z0-9(')}[2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}",
             ),
-            _rule("phone", rf"{_begin('1')}[3-9][0-9]{{9}}{_OUT}"),
-            _rule("phone", rf"{_begin('1')}[3-9][0-9](?: [0-9]{{4}} |-[0-9]{{4}}-)[0-9]{{4}}{_OUT}"),
-            _rule("phone", rf"{_begin('0')}1[5-7][0-9]{{8,9}}{_OUT}"),
-            _rule("phone", rf"{_begin('0')}[1-9](?:[ .-][0-9]{{2}}){{4}}{_OUT}"),
-            _rule(
+            _build_rule(
                 "phone",
-                rf"{_begin('[(]', but='A-Za-z0-9(')}0[1-9][0-9]{{1,3}}\) ?[0-9]{{3,4}}"
+                rf"{_anchor('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
+            ),
+            _build_rule("phone", rf"{_anchor('1')}[3-9][0-9]{{9}}{_OUT}"),
+            _build_rule("phone", rf"{_anchor('1')}[3-9][0-9](?: [0-9]{{4}} |-[0-9]{{4}}-)[0-9]{{4}}{_OUT}"),
+            _build_rule("phone", rf"{_anchor('0')}1[5-7][0-9]{{8,9}}{_OUT}"),
+            _build_rule("phone", rf"{_anchor('0')}[1-9](?:[ .-][0-9]{{2}}){{4}}{_OUT}"),
+            _build_rule(
+                "phone",
+                rf"{_anchor('[(]', but='A-Za-z0-9(')}0[1-9][0-9]{{1,3}}\) ?[0-9]{{3,4}}"
                 rf"(?:[ -]?[0-9]{{2,4}}){{0,3}}{_OUT}",
-                _phone,
+                _is_phone_number,
             ),
-            _rule(
+            _build_rule(
                 "phone",
-                rf"{_begin('0')}[1-9][0-9]{{1,4}} ?/ ?[0-9]{{2,4}}(?:[ -]?[0-9]{{2,4}}){{1,3}}{_OUT}",
-                _phone,
+                rf"{_anchor('0')}[1-9][0-9]{{1,4}} ?/ ?[0-9]{{2,4}}(?:[ -]?[0-9]{{2,4}}){{1,3}}{_OUT}",
+                _is_phone_number,
             ),
-            _rule(
+            _build_rule(
                 "phone",
-                rf"{_begin('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
-                _phone,
+                rf"{_anchor('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
+                _is_phone_number,
             ),
         ],
     }

@@ -26,12 +26,12 @@ from .runs import APPROVALS, AUDIT, EVENTS
 GRANTS = PostgresqlRows(Grant)
 _GROUPS = PostgresqlRows(ApprovalGroup)
 
-_APPROVALS: Final = f"SELECT {APPROVALS.columns('a')} FROM twolane.approvals a WHERE a.tenant = $1"
+_APPROVALS: Final = f"SELECT {APPROVALS.list_columns('a')} FROM twolane.approvals a WHERE a.tenant = $1"
 _ONE: Final = f"{_APPROVALS} AND a.id = $2"
-_DECIDE: Final = f"SELECT d.result, {APPROVALS.columns('(d.approval)')} FROM twolane.decide($1, $2, $3, $4) d"
-_NOTE: Final = f"""SELECT {APPROVALS.columns()}
+_DECIDE: Final = f"SELECT d.result, {APPROVALS.list_columns('(d.approval)')} FROM twolane.decide($1, $2, $3, $4) d"
+_NOTE: Final = f"""SELECT {APPROVALS.list_columns()}
     FROM twolane.note_approval($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"""
-_EXPIRE: Final = f"SELECT {APPROVALS.columns()} FROM twolane.expire_approvals($1, $2, $3, $4)"
+_EXPIRE: Final = f"SELECT {APPROVALS.list_columns()} FROM twolane.expire_approvals($1, $2, $3, $4)"
 #: By order: the columns that it compares, and their direction; a further condition.
 _ORDERS: Final[Mapping[ApprovalOrder, tuple[Sequence[str], str, str]]] = {
     "oldest": (("created_s", "number"), "ASC", ""),
@@ -65,10 +65,10 @@ _GROUPS_OF: Final = f"""SELECT (array_agg(a.id ORDER BY a.expires_s, a.created_s
 class PostgresqlApprovals(PostgresqlBase):
     """The methods of the store for approvals."""
 
-    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None:
-        return await self._first(APPROVALS, _ONE, tenant, approval_id)
+    async def get_approval(self, approval_id: str, *, tenant: str) -> Approval | None:
+        return await self._fetch_first(APPROVALS, _ONE, tenant, approval_id)
 
-    async def approvals(
+    async def list_approvals(
         self,
         *,
         tenant: str,
@@ -87,24 +87,26 @@ class PostgresqlApprovals(PostgresqlBase):
                 (SELECT {key} FROM twolane.approvals WHERE tenant = $1 AND id = ${len(values)})"""
         values.append(limit)
         by = ", ".join(f"a.{name} {direction}" for name in columns)
-        return await self._all(APPROVALS, f"{_APPROVALS}{conditions} ORDER BY {by} LIMIT ${len(values)}", *values)
+        return await self._fetch_all(APPROVALS, f"{_APPROVALS}{conditions} ORDER BY {by} LIMIT ${len(values)}", *values)
 
-    async def approval_groups(
+    async def list_approval_groups(
         self, *, tenant: str, by: ApprovalGrouping, limit: int, **narrowed: Unpack[NarrowedApprovals]
     ) -> Sequence[ApprovalGroup]:
         values: list[object] = [tenant]
         conditions = _build_conditions(values, narrowed)
         values.append(limit)
-        return await self._all(
+        return await self._fetch_all(
             _GROUPS,
             f"{_GROUPS_OF}{conditions} GROUP BY {_GROUPED[by]} ORDER BY 2 DESC, 4, 1 LIMIT ${len(values)}",
             *values,
         )
 
-    async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-        return (await self.rule_all([write]))[0]
+    async def decide_approval(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
+        return (await self.decide_approvals([write]))[0]
 
-    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
+    async def decide_approvals(
+        self, writes: Sequence[DecisionWrite]
+    ) -> Sequence[tuple[DecisionResult, Approval | None]]:
         others = [other for write in writes for other in write.others]
         rows = await self._write(
             _DECIDE, to_json(list(map(_to_fields, writes))), to_json(list(map(_to_fields, others)))
@@ -114,7 +116,7 @@ class PostgresqlApprovals(PostgresqlBase):
             for result, *approval in rows
         ]
 
-    async def note(self, write: NoteWrite) -> Approval | None:
+    async def note_approval(self, write: NoteWrite) -> Approval | None:
         said = {"by": write.by, "via": write.via, "at_s": write.now_s, "text": write.text}
         kind, word = ("assigned", write.assigned) if write.text is None else ("noted", write.text)
         facts = {"approval_id": write.approval_id, "by": write.by, "via": write.via}
@@ -168,12 +170,12 @@ def _build_conditions(values: list[object], narrowed: Mapping[str, object]) -> s
     for name, value in narrowed.items():
         if isinstance(value, str | float):
             first = len(values) + 1
-            values += _needles(str(value)) if name == "text" else [value]
+            values += _list_needles(str(value)) if name == "text" else [value]
             conditions += " AND " + _NARROWED[name].format(f"${first}", f"${first + 1}")
     return conditions
 
 
-def _needles(text: str) -> Sequence[str]:
+def _list_needles(text: str) -> Sequence[str]:
     """Return a text as it is, and as it stands in canonical JSON, with small ASCII letters."""
     return [
         one.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")

@@ -21,7 +21,7 @@ from .text_codec import restore_values
 T = TypeVar("T")
 
 _LINES = PostgresqlRows(AuditLine)
-_PAGE: Final = f"SELECT seq, hash, {_LINES.columns()} FROM twolane.audit WHERE seq > $1 ORDER BY seq LIMIT $2"  # noqa: S608 - constants
+_PAGE: Final = f"SELECT seq, hash, {_LINES.list_columns()} FROM twolane.audit WHERE seq > $1 ORDER BY seq LIMIT $2"  # noqa: S608 - constants
 _TRIGGERS: Final = """SELECT t.tgname, t.tgtype, t.tgenabled::text, p.prosrc
     FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
     WHERE t.tgrelid = 'twolane.audit'::regclass AND NOT t.tgisinternal"""
@@ -42,16 +42,18 @@ class PostgresqlReader:
 
     def audit_log(self, *, after: int, size: int) -> Iterator[list[KeptLine]]:
         with asyncio.Runner() as runner:
-            connection = runner.run(_translate(connect(self._url)))
+            connection = runner.run(_translate_errors(connect(self._url)))
             try:
-                while page := [_to_line(row) for row in runner.run(_translate(connection.fetch(_PAGE, after, size)))]:
+                while page := [
+                    _to_line(row) for row in runner.run(_translate_errors(connection.fetch(_PAGE, after, size)))
+                ]:
                     yield page
                     after = page[-1][0]
             finally:
                 connection.terminate()
 
     def audit_guards(self) -> list[str]:
-        found = asyncio.run(_translate(self._ask_once(lambda connection: connection.fetch(_TRIGGERS))))
+        found = asyncio.run(_translate_errors(self._ask_once(lambda connection: connection.fetch(_TRIGGERS))))
         function = _FUNCTION.search(read_script("audit"))
         assert function is not None, "the function of the triggers stands in audit.sql"
         wanted = {name: (kind, "O", function[1]) for name, kind in _KINDS.items()}
@@ -70,7 +72,7 @@ class PostgresqlReader:
             connection.terminate()
 
 
-async def _translate(work: Awaitable[T]) -> T:
+async def _translate_errors(work: Awaitable[T]) -> T:
     try:
         return await work
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

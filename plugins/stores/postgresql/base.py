@@ -37,11 +37,11 @@ class PostgresqlBase:
         ((value,),) = await self._call(function, *values)
         return value
 
-    async def _all(self, rows: PostgresqlRows[RecordT], sql: str, *values: object) -> Sequence[RecordT]:
+    async def _fetch_all(self, rows: PostgresqlRows[RecordT], sql: str, *values: object) -> Sequence[RecordT]:
         return [rows.from_row(row) for row in await self._read(sql, *values)]
 
-    async def _first(self, rows: PostgresqlRows[RecordT], sql: str, *values: object) -> RecordT | None:
-        return next(iter(await self._all(rows, sql, *values)), None)
+    async def _fetch_first(self, rows: PostgresqlRows[RecordT], sql: str, *values: object) -> RecordT | None:
+        return next(iter(await self._fetch_all(rows, sql, *values)), None)
 
     def _get_pool(self) -> PostgresqlPool:
         if self._pool is None:

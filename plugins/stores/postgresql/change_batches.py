@@ -39,7 +39,7 @@ class ChangeBatches:
         self._waiting: list[_WaitingChange] = []
         self._senders: set[asyncio.Task[None]] = set()
 
-    async def put(self, key: tuple[str, str], values: Sequence[object]) -> None:
+    async def write_change(self, key: tuple[str, str], values: Sequence[object]) -> None:
         """Write a change, whose values are those of `write_changes`. Raises as `PostgresqlPool.write`."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_WaitingChange(key, values, done))

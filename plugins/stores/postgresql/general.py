@@ -33,14 +33,14 @@ _ENDED: Final = "SELECT digest FROM twolane.ended_sessions WHERE digest = ANY ($
 class PostgresqlGeneral(PostgresqlBase):
     """The part of a store for everything but runs, responses, memories, keys and usage."""
 
-    async def all_prompts(self) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, _ALL_PROMPTS)
+    async def list_all_prompts(self) -> Sequence[StoredPrompt]:
+        return await self._fetch_all(PROMPTS, _ALL_PROMPTS)
 
-    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, _PAGE, tenant, after, limit)
+    async def list_prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+        return await self._fetch_all(PROMPTS, _PAGE, tenant, after, limit)
 
-    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
-        return await self._first(PROMPTS, _PROMPT, tenant, prompt_id)
+    async def get_prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
+        return await self._fetch_first(PROMPTS, _PROMPT, tenant, prompt_id)
 
     async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
         version = await self._call_value("put_prompt", prompt_id, tenant, text, now_s)
@@ -49,12 +49,12 @@ class PostgresqlGeneral(PostgresqlBase):
     async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
         return bool(await self._call_value("delete_prompt", prompt_id, tenant))
 
-    async def generation(self) -> int:
+    async def get_generation(self) -> int:
         ((value,),) = await self._read(_GENERATION)
         return int(value)
 
-    async def services(self) -> Sequence[StoredService]:
-        found = await self._all(SERVICES, _SERVICES)
+    async def list_services(self) -> Sequence[StoredService]:
+        found = await self._fetch_all(SERVICES, _SERVICES)
         return [replace(service, pins=json.loads(str(service.pins))) for service in found]
 
     async def put_service(self, service: StoredService, *, expected: int) -> bool:
@@ -68,7 +68,7 @@ class PostgresqlGeneral(PostgresqlBase):
     async def put_definitions(self, definitions: Mapping[str, str]) -> None:
         await self._call("put_definitions", [*definitions], [*definitions.values()], DEFINITIONS_KEPT)
 
-    async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
+    async def find_definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
         rows = await self._read(_DEFINITIONS, list(sha256s))
         return dict(map(restore_values, rows))
 
@@ -76,17 +76,17 @@ class PostgresqlGeneral(PostgresqlBase):
         rows = [(one.name, one.state, one.error, one.updated_s) for one in services]
         await self._call("report_services", worker, *to_arrays(rows, 4))
 
-    async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
-        return await self._all(REPORTS, _REPORTS, since_s)
+    async def list_reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
+        return await self._fetch_all(REPORTS, _REPORTS, since_s)
 
-    async def secret(self, name: str) -> bytes:
+    async def get_or_create_secret(self, name: str) -> bytes:
         value: bytes = await self._call_value("secret", name, secrets.token_bytes(_SECRET_BYTES))
         return value
 
     async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
         await self._call("end_session", digest, until_s, now_s)
 
-    async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
+    async def find_ended_sessions(self, digests: Collection[str]) -> Collection[str]:
         return {digest for (digest,) in map(restore_values, await self._read(_ENDED, list(digests)))}
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:

@@ -14,7 +14,7 @@ from .runs import AUDIT
 
 _ASKS = PostgresqlRows(AskBefore)
 
-_GRANTS: Final = f"SELECT {GRANTS.columns('g')} FROM twolane.grants g WHERE g.tenant = $1"
+_GRANTS: Final = f"SELECT {GRANTS.list_columns('g')} FROM twolane.grants g WHERE g.tenant = $1"
 _GRANT_BY_ID: Final = f"{_GRANTS} AND g.id = $2"
 _VALID_GRANTS: Final = f"{_GRANTS} AND coalesce(g.expires_s > $2, true)"
 _GRANTS_ORDER: Final = "ORDER BY g.created_s, g.number LIMIT $3"
@@ -25,7 +25,7 @@ _GRANTS_BEHIND: Final = f"""{_VALID_GRANTS} AND (g.created_s, g.number) > (SELEC
 _ONE_GRANT: Final = f"""{_VALID_GRANTS} AND g.caller = $3 AND g.sha256 = $4 AND (g.run_id = $5
     OR (g.run_id IS NULL AND g.conversation = $6 AND g."user" IS NOT DISTINCT FROM $7))
     ORDER BY g.created_s DESC, g.number DESC LIMIT 1"""
-_ALL_ASKS: Final = f"SELECT {_ASKS.columns('k')} FROM twolane.asks k WHERE k.tenant = $1"
+_ALL_ASKS: Final = f"SELECT {_ASKS.list_columns('k')} FROM twolane.asks k WHERE k.tenant = $1"
 _ASK_BY_ID: Final = f"{_ALL_ASKS} AND k.id = $2"
 _ASKS_ORDER: Final = "ORDER BY k.created_s, k.caller, k.conversation, k.id LIMIT $3"
 _ASKS_PAGE: Final = f"{_ALL_ASKS} AND k.expires_s > $2 {_ASKS_ORDER}"
@@ -37,10 +37,10 @@ _ASKS_BEHIND: Final = f"""{_ALL_ASKS} AND k.expires_s > $2 AND (k.created_s, k.c
 class PostgresqlGrants(PostgresqlBase):
     """The methods of the store for grants and asks."""
 
-    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+    async def list_grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
         if after is None:
-            return await self._all(GRANTS, _GRANTS_PAGE, tenant, now_s, limit)
-        return await self._all(GRANTS, _GRANTS_BEHIND, tenant, now_s, limit, after)
+            return await self._fetch_all(GRANTS, _GRANTS_PAGE, tenant, now_s, limit)
+        return await self._fetch_all(GRANTS, _GRANTS_BEHIND, tenant, now_s, limit, after)
 
     async def grant(
         self,
@@ -54,10 +54,10 @@ class PostgresqlGrants(PostgresqlBase):
         now_s: float,
     ) -> Grant | None:
         which = (tenant, now_s, caller, sha256, run_id, conversation, user)
-        return await self._first(GRANTS, _ONE_GRANT, *which)
+        return await self._fetch_first(GRANTS, _ONE_GRANT, *which)
 
     async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
-        return await self._first(GRANTS, _GRANT_BY_ID, tenant, grant_id)
+        return await self._fetch_first(GRANTS, _GRANT_BY_ID, tenant, grant_id)
 
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         return bool(await self._call_value("delete_grant", tenant, grant_id, list_json(AUDIT, audit)))
@@ -65,13 +65,15 @@ class PostgresqlGrants(PostgresqlBase):
     async def put_ask(self, ask: AskBefore) -> None:
         await self._call("put_ask", to_json(_ASKS.to_json(ask)))
 
-    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+    async def list_asks(
+        self, *, tenant: str, now_s: float, after: str | None = None, limit: int
+    ) -> Sequence[AskBefore]:
         if after is None:
-            return await self._all(_ASKS, _ASKS_PAGE, tenant, now_s, limit)
-        return await self._all(_ASKS, _ASKS_BEHIND, tenant, now_s, limit, after)
+            return await self._fetch_all(_ASKS, _ASKS_PAGE, tenant, now_s, limit)
+        return await self._fetch_all(_ASKS, _ASKS_BEHIND, tenant, now_s, limit, after)
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
-        return await self._first(_ASKS, _ASK_BY_ID, tenant, ask_id)
+        return await self._fetch_first(_ASKS, _ASK_BY_ID, tenant, ask_id)
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         return bool(await self._call_value("delete_ask", ask.tenant, ask.id, list_json(AUDIT, audit)))

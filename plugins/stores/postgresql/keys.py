@@ -13,7 +13,7 @@ from .runs import AUDIT
 
 KEYS = PostgresqlRows(StoredKey)
 
-_KEYS: Final = f"SELECT {KEYS.columns()} FROM twolane.keys"
+_KEYS: Final = f"SELECT {KEYS.list_columns()} FROM twolane.keys"
 _ONE: Final = f"{_KEYS} WHERE tenant = $1 AND id = $2"
 _NEWEST: Final = f"{_KEYS} WHERE tenant = $1 ORDER BY number DESC LIMIT $2"
 _BEHIND: Final = f"""{_KEYS} WHERE tenant = $1
@@ -38,18 +38,18 @@ class PostgresqlKeys(PostgresqlBase):
         facts = (key_id, tenant, by, now_s, list_json(AUDIT, audit))
         return bool(await self._call_value("revoke_key", *facts))
 
-    async def key(self, key_id: str, *, tenant: str) -> StoredKey | None:
-        return await self._first(KEYS, _ONE, tenant, key_id)
+    async def get_key(self, key_id: str, *, tenant: str) -> StoredKey | None:
+        return await self._fetch_first(KEYS, _ONE, tenant, key_id)
 
-    async def keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
+    async def list_keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
         if after is None:
-            return await self._all(KEYS, _NEWEST, tenant, limit)
-        return await self._all(KEYS, _BEHIND, tenant, limit, after)
+            return await self._fetch_all(KEYS, _NEWEST, tenant, limit)
+        return await self._fetch_all(KEYS, _BEHIND, tenant, limit, after)
 
-    async def keys_in_use(self) -> Sequence[StoredKey]:
-        return await self._all(KEYS, _IN_USE)
+    async def list_keys_in_use(self) -> Sequence[StoredKey]:
+        return await self._fetch_all(KEYS, _IN_USE)
 
-    async def key_changes(self) -> int:
+    async def count_key_changes(self) -> int:
         ((value,),) = await self._read(_CHANGES)
         return int(value)
 

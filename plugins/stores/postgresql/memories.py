@@ -1,19 +1,17 @@
 """Memories in the PostgreSQL store (`sql/memories.sql`). The words that a memory is found by are read here."""
 
-import asyncio
 import json
-import logging
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
-from gateway.plugin import Memory, MemoryPage, PartialError, RecalledMemory, StoreError
+from gateway.plugin import Memory, MemoryPage, RecalledMemory
+from gateway.plugin.memory_steps import MemoryIndexing, drop_surplus, sum_forgotten
 from gateway.plugin.text import COMPARED_CHARS, extract_keywords
 
 from .base import PostgresqlBase
 from .rows import PostgresqlRows
 from .text_codec import restore_values
-
-log = logging.getLogger("gateway")
 
 MEMORIES = PostgresqlRows(Memory)
 #: Memories that one transaction deletes, or reads the words of.
@@ -37,34 +35,30 @@ class PostgresqlMemories(PostgresqlBase):
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
-        self._indexing: asyncio.Task[None] | None = None
+        self._indexing = MemoryIndexing(self._index_some)
 
     def open_memories(self) -> None:
         """Start the index, once the tables have been made."""
-        self._indexing = asyncio.create_task(self._index())
+        self._indexing.start()
 
     def close_memories(self) -> None:
         """Close the memories. Idempotent."""
-        if self._indexing is not None:
-            self._indexing.cancel()
+        self._indexing.stop()
 
-    async def _index(self) -> None:
-        """Index the words of memories once after a migration. Until then they are found by their age alone."""
-        try:
-            while unread := await self._read(_UNREAD, STEP):
-                numbers, texts = zip(*map(restore_values, unread), strict=True)
-                await self._call("put_words", list(numbers), [_json_words(text) for text in texts])
-        except StoreError as error:
-            log.warning("memories of before this version are found by age alone until the next start: %s", error)
+    async def _index_some(self) -> bool:
+        unread = await self._read(_UNREAD, STEP)
+        if unread:
+            numbers, texts = zip(*map(restore_values, unread), strict=True)
+            await self._call("put_words", list(numbers), [_list_json_words(text) for text in texts])
+        return bool(unread)
 
     async def remember(self, memory: Memory, *, limit: int) -> bool:
         facts = (memory.id, memory.tenant, memory.owner, memory.conversation or "", memory.text, memory.created_s)
-        ((is_new, more),) = await self._call("remember", *facts, _json_words(memory.text), limit, STEP)
-        try:
-            while more:
-                more = await self._call_value("drop_oldest", memory.tenant, memory.owner, limit, STEP)
-        except StoreError as error:  # the new one is stored, and the next one goes on with this
-            log.warning("memories beyond the limit of %d stay for now: %s", limit, error)
+        ((is_new, more),) = await self._call("remember", *facts, _list_json_words(memory.text), limit, STEP)
+        if more:
+            await drop_surplus(
+                lambda: self._call_value("drop_oldest", memory.tenant, memory.owner, limit, STEP), limit=limit
+            )
         return bool(is_new)
 
     async def recall(
@@ -77,33 +71,20 @@ class PostgresqlMemories(PostgresqlBase):
             for memory_id, its_conversation, its_text, created_s, share in map(restore_values, found)
         ]
 
-    async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
+    async def list_memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
         rows = await self._read(_PAGE, tenant, owner, _LAST if before is None else before, limit + 1)
         more = rows[limit - 1][-1] if len(rows) > limit else None
         return MemoryPage([MEMORIES.from_row(row[:-1]) for row in rows[:limit]], more)
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
-        forgotten = 0
-        for i in range(0, len(memory_ids), STEP):
-            step = (list(memory_ids[i : i + STEP]), tenant, owner)
-            forgotten += await self._forget("forget", *step, behind=forgotten)
-        return forgotten
+        steps = (list(memory_ids[i : i + STEP]) for i in range(0, len(memory_ids), STEP))
+        return await sum_forgotten(self._call_value("forget", ids, tenant, owner) for ids in steps)
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         places = None if elsewhere else ["", conversation or ""]
-        forgotten = 0
-        while gone := await self._forget("forget_step", tenant, owner, places, STEP, behind=forgotten):
-            forgotten += gone
-        return forgotten
-
-    async def _forget(self, function: str, *values: object, behind: int) -> int:
-        try:
-            return int(await self._call_value(function, *values))
-        except StoreError as error:
-            if not behind:
-                raise
-            raise PartialError(f"{behind} memories are gone, the others are not: {error}") from error
+        steps = (self._call_value("forget_step", tenant, owner, places, STEP) for _ in count())
+        return await sum_forgotten(steps, until_none=True)
 
 
-def _json_words(text: str) -> str:
+def _list_json_words(text: str) -> str:
     return json.dumps(sorted(extract_keywords(text)), ensure_ascii=False)

@@ -38,7 +38,7 @@ class SchemaStep:
     compatible_from: int
     files: Sequence[str]
 
-    def script(self) -> str:
+    def build_script(self) -> str:
         return "\n".join(map(read_script, self.files))
 
 
@@ -79,7 +79,7 @@ async def _migrate(connection: PostgresqlConnection, schema: Sequence[SchemaStep
     for step in schema:
         if step.version > found:
             added = f"INSERT INTO twolane.schema_versions VALUES ({step.version}, {step.compatible_from})"  # noqa: S608
-            await connection.execute(f"{step.script()};\n{added}")
+            await connection.execute(f"{step.build_script()};\n{added}")
     await connection.execute("COMMIT")
 
 

@@ -162,7 +162,7 @@ class PostgresqlPool:
 
     async def read(self, sql: str, *values: object) -> Sequence[Row]:
         """Return the rows of a query that changes nothing."""
-        return await self._do(sql, values, is_write=False)
+        return await self._run_statement(sql, values, is_write=False)
 
     async def write(self, sql: str, *values: object) -> Sequence[Row]:
         """Return the rows of a statement that writes: a call of a function of the schema.
@@ -170,7 +170,7 @@ class PostgresqlPool:
         Its first two values are the identity of the write, which is put before `values`. Raises ConflictError;
         UncertainError if the outcome is unknown.
         """
-        return await self._do(sql, values, is_write=True)
+        return await self._run_statement(sql, values, is_write=True)
 
     async def close(self) -> None:
         """Close the connections once the calls under way have ended. Idempotent."""
@@ -179,15 +179,15 @@ class PostgresqlPool:
             await asyncio.wait(self._calls)
         await asyncio.gather(*(slot.close() for slot in self._slots))
 
-    async def _do(self, sql: str, values: Sequence[object], *, is_write: bool) -> Sequence[Row]:
+    async def _run_statement(self, sql: str, values: Sequence[object], *, is_write: bool) -> Sequence[Row]:
         if self._is_closed:
             raise StoreError(f"the store {self._name!r} is closed")
         call = asyncio.create_task(self._run(sql, values, is_write=is_write))
         self._calls.add(call)
-        call.add_done_callback(self._forget)
+        call.add_done_callback(self._forget_call)
         return await asyncio.shield(call)
 
-    def _forget(self, call: "asyncio.Task[Sequence[Row]]") -> None:
+    def _forget_call(self, call: "asyncio.Task[Sequence[Row]]") -> None:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # of a call whose caller is gone
@@ -199,11 +199,11 @@ class PostgresqlPool:
             if is_write:
                 slot.number += 1
                 encoded = [slot.writer, slot.number, *encoded]
-            return await self._attempt(slot, sql, encoded, is_write=is_write)
+            return await self._retry_statement(slot, sql, encoded, is_write=is_write)
         finally:
             self._free.put_nowait(slot)
 
-    async def _attempt(
+    async def _retry_statement(
         self, slot: PostgresqlSlot, sql: str, values: Sequence[object], *, is_write: bool
     ) -> Sequence[Row]:
         """Send a statement until its outcome is known, for `RETRY_S` after the first failure."""

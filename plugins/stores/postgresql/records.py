@@ -15,10 +15,10 @@ from .text_codec import restore_text
 
 log = logging.getLogger("gateway")
 
-_EVENTS: Final = f"SELECT {EVENTS.columns()} FROM twolane.read_events($1, $2, $3, $4)"
-_LINES: Final = f"""SELECT seq, hash, {AUDIT.columns()} FROM twolane.audit WHERE seq > $1 ORDER BY seq LIMIT $2"""
+_EVENTS: Final = f"SELECT {EVENTS.list_columns()} FROM twolane.read_events($1, $2, $3, $4)"
+_LINES: Final = f"""SELECT seq, hash, {AUDIT.list_columns()} FROM twolane.audit WHERE seq > $1 ORDER BY seq LIMIT $2"""
 _UNSEALED: Final = f"""SELECT s.seq, s.hash, u.* FROM twolane.seals s LEFT JOIN LATERAL (
-    SELECT id, {AUDIT.columns()} FROM twolane.audit WHERE seq IS NULL ORDER BY id LIMIT $1) u ON true
+    SELECT id, {AUDIT.list_columns()} FROM twolane.audit WHERE seq IS NULL ORDER BY id LIMIT $1) u ON true
     WHERE s.name = 'audit' ORDER BY u.id"""
 _SEAL: Final = "SELECT twolane.seal_audit($1, $2, $3)"
 #: Lines that are sealed at once; how often a process seals what there is.
@@ -32,22 +32,22 @@ class PostgresqlRecords(PostgresqlBase):
         super().__init__(place)
         self._sealing: asyncio.Task[None] | None = None
 
-    async def events(
+    async def list_events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
-        return await self._all(EVENTS, _EVENTS, after, tenant, run_id, limit)
+        return await self._fetch_all(EVENTS, _EVENTS, after, tenant, run_id, limit)
 
-    async def last_event(self) -> int:
+    async def get_last_event(self) -> int:
         ((seq,),) = await self._read("SELECT twolane.last_event()")
         return int(seq)
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
-        while await self._seal():
+        while await self._seal_audit_lines():
             pass
         rows = await self._read(_LINES, after, limit)
         return [AuditRow(seq, AUDIT.from_row(line), digest) for seq, digest, *line in rows]
 
-    async def _seal(self) -> bool:
+    async def _seal_audit_lines(self) -> bool:
         """Give numbers and hashes to up to `SEALED_AT_ONCE` lines. Return whether there may be more."""
         rows = await self._read(_UNSEALED, SEALED_AT_ONCE)
         seq, previous_hash, ids, hashes = rows[0][0], rows[0][1], [], []
@@ -80,7 +80,7 @@ class PostgresqlRecords(PostgresqlBase):
         while True:
             await asyncio.sleep(SEAL_S)
             try:
-                while await self._seal():
+                while await self._seal_audit_lines():
                     pass
             except StoreError as error:
                 log.warning("lines of the audit log are not numbered yet: %s", error)

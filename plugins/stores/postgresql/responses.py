@@ -19,7 +19,7 @@ STEP: Final = 500
 #: Before the first number.
 _FIRST: Final = -1
 
-_RESPONSES: Final = f"SELECT {RESPONSES.columns()} FROM twolane.responses WHERE tenant = $1"
+_RESPONSES: Final = f"SELECT {RESPONSES.list_columns()} FROM twolane.responses WHERE tenant = $1"
 _RESPONSE: Final = f"{_RESPONSES} AND id = $2"
 _WITH_KEY: Final = f"""{_RESPONSES} AND caller = $2 AND idempotency_key IS NOT NULL
     AND twolane.digest(idempotency_key) = twolane.digest($3)"""
@@ -30,7 +30,7 @@ _CHAIN: Final = f"""WITH RECURSIVE chain (depth, number, previous_id) AS (
         UNION ALL SELECT depth + 1, before.number, before.previous_id FROM chain
             JOIN twolane.responses AS before ON before.tenant = $1 AND before.id = chain.previous_id
             WHERE depth < $3)
-    SELECT {RESPONSES.columns("response")}
+    SELECT {RESPONSES.list_columns("response")}
     FROM chain JOIN twolane.responses AS response ON response.number = chain.number ORDER BY depth DESC"""
 _CHUNKS: Final = """SELECT chunk FROM twolane.answer_chunks WHERE response =
     (SELECT number FROM twolane.responses WHERE tenant = $1 AND id = $2) AND number >= $3 ORDER BY number LIMIT $4"""
@@ -61,17 +61,17 @@ class PostgresqlResponses(PostgresqlBase):
         facts = (*RESPONSES.values(response), *to_arrays(adds, 2), response.decides.split(), takes_key_of, now_s)
         return bool(await self._call_value("put_response", *facts))
 
-    async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None:
-        return await self._first(RESPONSES, _RESPONSE, tenant, response_id)
+    async def get_response(self, response_id: str, *, tenant: str) -> StoredResponse | None:
+        return await self._fetch_first(RESPONSES, _RESPONSE, tenant, response_id)
 
-    async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None:
-        return await self._first(RESPONSES, _WITH_KEY, tenant, caller, idempotency_key)
+    async def find_response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None:
+        return await self._fetch_first(RESPONSES, _WITH_KEY, tenant, caller, idempotency_key)
 
-    async def response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
-        return await self._all(RESPONSES, _CHAIN, tenant, response_id, limit)
+    async def list_response_chain(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
+        return await self._fetch_all(RESPONSES, _CHAIN, tenant, response_id, limit)
 
-    async def newest_open_response(self, run_id: str, *, tenant: str) -> StoredResponse | None:
-        return await self._first(RESPONSES, _OPEN_OF, tenant, run_id)
+    async def find_newest_open_response(self, run_id: str, *, tenant: str) -> StoredResponse | None:
+        return await self._fetch_first(RESPONSES, _OPEN_OF, tenant, run_id)
 
     async def delete_response(self, response_id: str, *, tenant: str) -> bool:
         return await self._delete("delete_response", tenant, response_id)
@@ -81,14 +81,14 @@ class PostgresqlResponses(PostgresqlBase):
     ) -> None:
         await self._call("append_answer", tenant, response_id, fence, start, list(chunks))
 
-    async def answer_chunks(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
+    async def list_answer_chunks(self, response_id: str, *, tenant: str, start: int, limit: int) -> Sequence[bytes]:
         return [chunk for (chunk,) in await self._read(_CHUNKS, tenant, response_id, start, limit)]
 
     async def put_conversation(self, conversation: StoredConversation, *, now_s: float) -> None:
         await self._call("put_conversation", *CONVERSATIONS.values(conversation), now_s)
 
-    async def conversation(self, conversation_id: str, *, tenant: str) -> StoredConversation | None:
-        return await self._first(CONVERSATIONS, _CONVERSATION, tenant, conversation_id)
+    async def get_conversation(self, conversation_id: str, *, tenant: str) -> StoredConversation | None:
+        return await self._fetch_first(CONVERSATIONS, _CONVERSATION, tenant, conversation_id)
 
     async def delete_conversation(self, conversation_id: str, *, tenant: str) -> bool:
         return await self._delete("delete_conversation", tenant, conversation_id)
@@ -99,13 +99,13 @@ class PostgresqlResponses(PostgresqlBase):
         facts = (tenant, conversation_id, *to_arrays(items, 2), now_s)
         return bool(await self._call_value("add_items", *facts))
 
-    async def items(
+    async def list_items(
         self, conversation_id: str, *, tenant: str, after: str | None, limit: int, newest_first: bool
     ) -> Sequence[bytes]:
         statement = _NEWEST if newest_first else _OLDEST
         return [item for (item,) in await self._read(statement, tenant, conversation_id, after, limit)]
 
-    async def all_items(self, conversation_id: str, *, tenant: str) -> Sequence[bytes]:
+    async def list_all_items(self, conversation_id: str, *, tenant: str) -> Sequence[bytes]:
         found: list[bytes] = []
         behind = _FIRST
         while True:
@@ -115,7 +115,7 @@ class PostgresqlResponses(PostgresqlBase):
                 return found
             behind = rows[-1][0]
 
-    async def item(self, conversation_id: str, item_id: str, *, tenant: str) -> bytes | None:
+    async def get_item(self, conversation_id: str, item_id: str, *, tenant: str) -> bytes | None:
         rows = await self._read(_ITEM, tenant, conversation_id, item_id)
         return rows[0][0] if rows else None
 

@@ -18,7 +18,7 @@ class PostgresqlRows(Generic[RecordT]):
         self.names: Sequence[str] = tuple(field.name for field in fields(kind))  # type: ignore[arg-type]  # as in SQLite's
         self.values = attrgetter(*self.names)
 
-    def columns(self, table: str = "") -> str:
+    def list_columns(self, table: str = "") -> str:
         """Return the columns in the order of the fields, of this table or row if one is named."""
         return ", ".join(f'{table}."{name}"' if table else f'"{name}"' for name in self.names)
 
@@ -27,7 +27,7 @@ class PostgresqlRows(Generic[RecordT]):
         return dict(zip(self.names, self.values(record), strict=True))
 
     def from_row(self, row: Iterable[Any]) -> RecordT:
-        """Return the record of a row with exactly the columns of `columns`."""
+        """Return the record of a row with exactly the columns of `list_columns`."""
         return self._kind(**dict(zip(self.names, restore_values(tuple(row)), strict=True)))
 
 

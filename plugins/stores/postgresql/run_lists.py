@@ -72,7 +72,7 @@ _LEADS: Final = (
 class PostgresqlRunLists(PostgresqlBase):
     """The methods of the store for lists and counts of runs."""
 
-    async def runs(
+    async def list_runs(
         self, *, tenant: str, after: str | None = None, limit: int, **narrowed: Unpack[NarrowedRuns]
     ) -> RunPage:
         wanted = cast("Mapping[str, str | float | None]", narrowed)
@@ -82,30 +82,31 @@ class PostgresqlRunLists(PostgresqlBase):
         values: list[object] = [tenant]
         conditions = lead.condition
         if lead.needs_value:
-            conditions += _place(values, facts[str(lead.fact)])
+            conditions += _add_value(values, facts[str(lead.fact)])
         for name, comparison in _TIMES.items():
             if (value := wanted.get(name)) is not None:
-                conditions += f" AND {comparison} {_place(values, value)}"
+                conditions += f" AND {comparison} {_add_value(values, value)}"
         if after is not None:
             conditions += f""" AND (created_s, id) < (SELECT b.created_s, b.id FROM twolane.runs b
-                WHERE b.tenant = $1 AND b.id = {_place(values, after)})"""
+                WHERE b.tenant = $1 AND b.id = {_add_value(values, after)})"""
         seen = f"FROM twolane.runs WHERE tenant = $1 AND {conditions} ORDER BY {_ORDER}"
         look = limit + 1 if not rest else LOOKED_AT if rest.keys() <= lead.beside else LOOKED_AT_IN_TABLE
         fits, known = "", list(values)
         for name, value in rest.items():
-            fits += f" AND s.{name} = {_place(values, value)}"
+            fits += f" AND s.{name} = {_add_value(values, value)}"
         # The inner query reads the index alone, where that has its columns. One run more than wanted shows that there
         # are more.
         listed = f"""SELECT {LISTED} FROM (
-                SELECT s.id FROM (SELECT {", ".join(("id", "created_s", *rest))} {seen} LIMIT {_place(values, look)}) s
-                WHERE true{fits} ORDER BY {_ORDER} LIMIT {_place(values, limit + 1)}) f
+                SELECT s.id FROM (
+                    SELECT {", ".join(("id", "created_s", *rest))} {seen} LIMIT {_add_value(values, look)}) s
+                WHERE true{fits} ORDER BY {_ORDER} LIMIT {_add_value(values, limit + 1)}) f
             JOIN twolane.runs r ON r.tenant = $1 AND r.id = f.id ORDER BY r.created_s DESC, r.id DESC"""
-        found = await self._all(RUNS, listed, *values)
+        found = await self._fetch_all(RUNS, listed, *values)
         if len(found) > limit:
             return RunPage(runs=found[:limit], behind=(found[limit - 1].created_s, found[limit - 1].id))
         if not rest:
             return RunPage(runs=found)
-        last = await self._read(f"SELECT created_s, id {seen} LIMIT 1 OFFSET {_place(known, look - 1)}", *known)
+        last = await self._read(f"SELECT created_s, id {seen} LIMIT 1 OFFSET {_add_value(known, look - 1)}", *known)
         return RunPage(runs=found, behind=None if not last else (last[0][0], restore_text(last[0][1])))
 
     async def tally(self, *, tenant: str) -> Tally:
@@ -126,7 +127,7 @@ def _may_lead(lead: _Lead, facts: Mapping[str, str]) -> bool:
     return lead.fact is None or lead.fact in facts
 
 
-def _place(values: list[object], value: object) -> str:
+def _add_value(values: list[object], value: object) -> str:
     """Return the place of a further value in a statement."""
     values.append(value)
     return f"${len(values)}"

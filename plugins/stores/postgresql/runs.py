@@ -48,7 +48,7 @@ _UNDELIVERED_RUN: Final = f"""{_RUNS} AND r.id = (SELECT u.run_id FROM twolane.u
     WHERE u.tenant = $1 AND u.fingerprint = $2)"""
 _CLAIM: Final = f"""SELECT {_select_runs("(c.run)", request="coalesce(c.request, '')")}
     FROM twolane.claim_runs($1, $2, $3, $4, $5, $6, $7, $8, $9) c"""
-_STEPS: Final = f"SELECT {STEPS.columns()} FROM twolane.steps WHERE tenant = $1 AND run_id = $2 ORDER BY number"
+_STEPS: Final = f"SELECT {STEPS.list_columns()} FROM twolane.steps WHERE tenant = $1 AND run_id = $2 ORDER BY number"
 #: Columns of a run in a list: without what may be large.
 LISTED: Final = _select_runs("r", request="''::bytea", progress="NULL::bytea", answer="NULL::bytea")
 
@@ -92,28 +92,28 @@ class PostgresqlRuns(PostgresqlBase):
             # It may wait for another run, for a key or a call that both have, and a batch would wait with it.
             await self._write(WRITE_CHANGES, *([value] for value in values))
         else:
-            await self._changes.put((run.tenant, run.id), values)
+            await self._changes.write_change((run.tenant, run.id), values)
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
-        return await self._first(RUNS, _RUN, tenant, run_id)
+        return await self._fetch_first(RUNS, _RUN, tenant, run_id)
 
-    async def runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
-        return await self._all(RUNS, _RUNS_LIKE, tenant, fingerprint, since_s)
+    async def list_runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+        return await self._fetch_all(RUNS, _RUNS_LIKE, tenant, fingerprint, since_s)
 
-    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
-        return await self._all(RUNS, _RUNS_WITH_KEY, tenant, caller, idempotency_key)
+    async def list_runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
+        return await self._fetch_all(RUNS, _RUNS_WITH_KEY, tenant, caller, idempotency_key)
 
-    async def undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
-        return await self._first(RUNS, _UNDELIVERED_RUN, tenant, fingerprint)
+    async def find_undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+        return await self._fetch_first(RUNS, _UNDELIVERED_RUN, tenant, fingerprint)
 
     async def mark_delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         await self._call("mark_delivered", tenant, fingerprint, run_id)
 
-    async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
+    async def note_waiting_request(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
         await self._call("await_run", tenant, run_id, waiter, until_s)
 
-    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
-        return await self._all(STEPS, _STEPS, tenant, run_id)
+    async def list_steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+        return await self._fetch_all(STEPS, _STEPS, tenant, run_id)
 
     async def claim(
         self,
@@ -137,7 +137,9 @@ class PostgresqlRuns(PostgresqlBase):
     async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
         return int(await self._call_value("release_runs", owner, None if run_ids is None else list(run_ids)))
 
-    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
+    async def write_late_report(
+        self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> None:
         which = (step.tenant, step.run_id, step.number, step.late)
         await self._call("note_late", *which, list_json(EVENTS, events), list_json(AUDIT, audit))
 

@@ -94,13 +94,13 @@ class PostgresqlTableReader:
     def read_rows(self, table: str) -> Iterator[Sequence[TableRow]]:
         cursor = self._run(self._connection.cursor(_select(table)))
         count = _FIRST_ROWS
-        while rows := [tuple(map(_restore, row)) for row in self._run(cursor.fetch(count))]:
+        while rows := [tuple(map(_restore_row, row)) for row in self._run(cursor.fetch(count))]:
             yield rows
             size = sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))
             count = max(1, min(_ROWS, 2 * count, count * PIECE_BYTES // max(size, 1)))
 
     def _run(self, work: Awaitable[T]) -> T:
-        return self._runner.run(_translate(work))
+        return self._runner.run(_translate_errors(work))
 
 
 class PostgresqlTableWriter(PostgresqlTableReader):
@@ -123,7 +123,7 @@ class PostgresqlTableWriter(PostgresqlTableReader):
         if table == "runs":
             columns = (*columns, "idle_s")
             for record, row in zip(records, rows, strict=True):
-                record.append(_idle_since(dict(zip(TABLES[table], row, strict=True))))
+                record.append(_read_idle_since(dict(zip(TABLES[table], row, strict=True))))
         copied = self._connection.copy_records_to_table(table, schema_name="twolane", columns=columns, records=records)
         self._run(copied)
 
@@ -159,10 +159,10 @@ class PostgresqlTables:
     @contextmanager
     def open_source(self) -> Iterator[PostgresqlTableReader]:
         with asyncio.Runner() as runner, self._open_connection(runner) as connection:
-            runner.run(_translate(self._refuse_if_in_use(connection)))
+            runner.run(_translate_errors(self._refuse_if_in_use(connection)))
             runner.run(self._number_rows())
-            runner.run(_translate(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")))
-            if runner.run(_translate(connection.fetch(_UNNUMBERED)))[0][0]:
+            runner.run(_translate_errors(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")))
+            if runner.run(_translate_errors(connection.fetch(_UNNUMBERED)))[0][0]:
                 raise StoreError(f"a gateway writes to {self._place!r}: stop it, and copy again")
             yield PostgresqlTableReader(runner, connection)
 
@@ -171,7 +171,7 @@ class PostgresqlTables:
         with asyncio.Runner() as runner:
             runner.run(migrate(self._url))
             with self._open_connection(runner) as connection:
-                runner.run(_translate(connection.execute(_build_lock())))
+                runner.run(_translate_errors(connection.execute(_build_lock())))
                 writer = PostgresqlTableWriter(runner, connection, place=self._place)
                 for table in TABLES:
                     if writer.count_rows(table):
@@ -186,16 +186,16 @@ class PostgresqlTables:
         store = PostgresqlStore(self._url, place=self._place, size=1)
         try:
             await store.open()
-            await store.last_event()
+            await store.get_last_event()
             await store.audit(after=0, limit=1)
         finally:
             await store.close()
 
     @contextmanager
     def _open_connection(self, runner: asyncio.Runner) -> Iterator[TableConnection]:
-        connection = cast(TableConnection, runner.run(_translate(connect(self._url))))
+        connection = cast(TableConnection, runner.run(_translate_errors(connect(self._url))))
         try:
-            runner.run(_translate(self._check_version(connection)))
+            runner.run(_translate_errors(self._check_version(connection)))
             yield connection
         finally:
             connection.terminate()
@@ -239,7 +239,7 @@ def _build_lock() -> str:
     return f"BEGIN; LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"
 
 
-def _restore(value: Any) -> TableValue:
+def _restore_row(value: Any) -> TableValue:
     if isinstance(value, str):
         return restore_text(value)
     return int(value) if isinstance(value, bool) else cast(TableValue, value)
@@ -253,12 +253,12 @@ def _escape(row: TableRow, *, booleans: Sequence[int]) -> list[TableValue]:
     return record
 
 
-def _idle_since(run: Mapping[str, TableValue]) -> TableValue:
+def _read_idle_since(run: Mapping[str, TableValue]) -> TableValue:
     """Return the column `idle_s` of a run (sql/runs.sql)."""
     return run["updated_s"] if run["owner"] is None or run["state"] in ENDED else None
 
 
-async def _translate(work: Awaitable[T]) -> T:
+async def _translate_errors(work: Awaitable[T]) -> T:
     try:
         return await work
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:

@@ -30,10 +30,10 @@ class PostgresqlUsage(PostgresqlBase):
     async def end_usage(self, writer: str) -> None:
         await self._call("end_usage", writer)
 
-    async def lost_usage(self, *, before_s: float) -> Sequence[float]:
+    async def forget_lost_usage(self, *, before_s: float) -> Sequence[float]:
         return [added_s for (added_s,) in await self._call("forget_lost_usage", before_s)]
 
-    async def usage(
+    async def sum_usage(
         self,
         *,
         since: str,
@@ -44,15 +44,15 @@ class PostgresqlUsage(PostgresqlBase):
     ) -> Sequence[StoredUsage]:
         values = (since, until, tenant)
         if only is None:
-            return await self._all(USAGE, _build_select(by), *values)
+            return await self._fetch_all(USAGE, _build_select(by), *values)
         wanted = sorted(set(map(tuple, only)))
         statement = _build_lookups(by, is_one_day=since == until)
-        return await self._all(USAGE, statement, *values, *to_arrays(wanted, len(by))) if wanted else []
+        return await self._fetch_all(USAGE, statement, *values, *to_arrays(wanted, len(by))) if wanted else []
 
-    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+    async def list_usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         return {str(day): int(changes) for day, changes in await self._read(_CHANGES, since, until)}
 
-    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+    async def announce_gateway(self, gateway: str, *, now_s: float, until_s: float) -> None:
         await self._call("attend", gateway, until_s - now_s)
 
     async def count_gateways(self, *, now_s: float) -> int:
@@ -60,7 +60,7 @@ class PostgresqlUsage(PostgresqlBase):
         ((count,),) = await self._read(_GATEWAYS)
         return int(count)
 
-    async def leave(self, gateway: str) -> None:
+    async def withdraw_gateway(self, gateway: str) -> None:
         await self._call("leave", gateway)
 
     async def prune_usage(self, *, before: str) -> int:

@@ -1,8 +1,8 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
 1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_tx`).
-2. A durable `write`, and `rule`, `cancel`, `reissue`, `late`, `put_prompt`, `remember` and every deletion, return once
-   they are on disk.
+2. A durable `write`, and `decide_approval`, `cancel`, `reissue`, `write_late_report`, `put_prompt`, `remember` and
+   every deletion, return once they are on disk.
 3. Memories that have not changed since they were read cost a look at one number. The event loop reads no file.
 """
 
@@ -99,7 +99,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
         self._watch: SqliteWatch | None = None
-        self._looks = SqliteLooks(self._look)
+        self._looks = SqliteLooks(self._read_loss_reason)
         self._checking: SqliteCheck | None = None
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def find_loss_reason(self) -> str | None:
         return None if self._watch is None else await self._looks.find_loss_reason()
 
-    async def _look(self) -> str | None:
+    async def _read_loss_reason(self) -> str | None:
         watch = self._watch
         return None if watch is None else await self._read(lambda _: watch.find_loss_reason())
 
@@ -146,41 +146,41 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
                 await thread.close()
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        return self._thread(self._reader).do(work)
+        return self._require_thread(self._reader).queue_work(work)
 
     def _write(
         self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
     ) -> "asyncio.Future[T]":
-        return self._thread(self._writer).do(work, lasts=lasts)
+        return self._require_thread(self._writer).queue_work(work, lasts=lasts)
 
-    def _thread(self, thread: SqliteThread | None) -> SqliteThread:
+    def _require_thread(self, thread: SqliteThread | None) -> SqliteThread:
         if thread is None:
             raise StoreError(f"the store {self.place!r} is not open")
         return thread
 
     # Prompts and services.
 
-    async def all_prompts(self) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, kept.ALL_PROMPTS, ())
+    async def list_all_prompts(self) -> Sequence[StoredPrompt]:
+        return await self._fetch_all(PROMPTS, kept.ALL_PROMPTS, ())
 
-    async def prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
-        return await self._all(PROMPTS, kept.PROMPTS, (tenant, after, limit))
+    async def list_prompts(self, *, tenant: str, after: str = "", limit: int) -> Sequence[StoredPrompt]:
+        return await self._fetch_all(PROMPTS, kept.PROMPTS, (tenant, after, limit))
 
-    async def prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
-        return await self._first(PROMPTS, kept.PROMPT, (tenant, prompt_id))
+    async def get_prompt(self, prompt_id: str, *, tenant: str) -> StoredPrompt | None:
+        return await self._fetch_first(PROMPTS, kept.PROMPT, (tenant, prompt_id))
 
     async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
         facts = (prompt_id, tenant, text, now_s)
-        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, facts), lasts=Lasts.FOR_SURE))
+        return PROMPTS.read_fact(await self._write(lambda c: kept.put_prompt(c, facts), lasts=Lasts.FOR_SURE))
 
     async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
         return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant), lasts=Lasts.FOR_SURE)
 
-    async def generation(self) -> int:
+    async def get_generation(self) -> int:
         return int(await self._read(lambda c: c.execute(kept.GENERATION).fetchone()[0]))
 
-    async def services(self) -> Sequence[StoredService]:
-        found = await self._all(SERVICES, kept.SERVICES, ())
+    async def list_services(self) -> Sequence[StoredService]:
+        found = await self._fetch_all(SERVICES, kept.SERVICES, ())
         return [replace(service, pins=json.loads(str(service.pins))) for service in found]
 
     async def put_service(self, service: StoredService, *, expected: int) -> bool:
@@ -195,31 +195,31 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def put_definitions(self, definitions: Mapping[str, str]) -> None:
         await self._write(lambda c: kept.put_definitions(c, definitions.items()))
 
-    async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
+    async def find_definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
         return await self._read(lambda c: dict(c.execute(kept.DEFINITIONS, (json.dumps(list(sha256s)),)).fetchall()))
 
     async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
         await self._write(lambda c: kept.report_services(c, worker, map(TOLD.values, services)))
 
-    async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
-        return await self._all(TOLD, kept.TOLD, (since_s,))
+    async def list_reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
+        return await self._fetch_all(TOLD, kept.TOLD, (since_s,))
 
     # Sessions of the console.
 
-    async def secret(self, name: str) -> bytes:
-        return await self._write(lambda c: kept.secret(c, name), lasts=Lasts.FOR_SURE)
+    async def get_or_create_secret(self, name: str) -> bytes:
+        return await self._write(lambda c: kept.get_or_create_secret(c, name), lasts=Lasts.FOR_SURE)
 
     async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
         await self._write(partial(kept.end_session, digest=digest, until_s=until_s, now_s=now_s), lasts=Lasts.FOR_SURE)
 
-    async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
-        return await self._read(partial(kept.ended_sessions, digests=digests))
+    async def find_ended_sessions(self, digests: Collection[str]) -> Collection[str]:
+        return await self._read(partial(kept.find_ended_sessions, digests=digests))
 
     async def prune(self, *, before_s: float, limit: int) -> int:
         def prune(connection: sqlite3.Connection) -> int:
-            gone = journal.prune(connection, before_s=before_s, limit=limit)
+            gone = journal.prune_runs(connection, before_s=before_s, limit=limit)
             gone += prune_keys(connection, before_s=before_s, limit=limit - gone)
-            return gone + response_statements.prune(connection, before_s=before_s, limit=limit - gone)
+            return gone + response_statements.prune_responses(connection, before_s=before_s, limit=limit - gone)
 
         return await self._write(prune)
 
@@ -233,31 +233,31 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         await self._write(partial(journal_tx.write, change=change), lasts=journal_tx.choose_durability(change))
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
-        return await self._first(RUNS, journal.RUN, (tenant, run_id))
+        return await self._fetch_first(RUNS, journal.RUN, (tenant, run_id))
 
-    async def runs(
+    async def list_runs(
         self, *, tenant: str, after: str | None = None, limit: int, **narrowed: Unpack[NarrowedRuns]
     ) -> RunPage:
         wanted = cast("Mapping[str, str | float | None]", narrowed)
-        return await self._read(partial(run_lists.page, tenant=tenant, wanted=wanted, after=after, limit=limit))
+        return await self._read(partial(run_lists.list_page, tenant=tenant, wanted=wanted, after=after, limit=limit))
 
-    async def runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
-        return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
+    async def list_runs_by_fingerprint(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
+        return await self._fetch_all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
 
-    async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
-        return await self._all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
+    async def list_runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
+        return await self._fetch_all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
 
-    async def undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
-        return await self._first(RUNS, journal.UNDELIVERED_RUN, (tenant, fingerprint))
+    async def find_undelivered_run(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+        return await self._fetch_first(RUNS, journal.UNDELIVERED_RUN, (tenant, fingerprint))
 
     async def mark_delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         await self._write(lambda c: c.execute(journal.DELIVERED, (tenant, fingerprint, run_id)).rowcount)
 
-    async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
-        await self._write(partial(journal_tx.awaits, key=(tenant, run_id, waiter), until_s=until_s))
+    async def note_waiting_request(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
+        await self._write(partial(journal_tx.note_waiting_request, key=(tenant, run_id, waiter), until_s=until_s))
 
-    async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
-        return await self._all(STEPS, journal.STEPS, (tenant, run_id))
+    async def list_steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
+        return await self._fetch_all(STEPS, journal.STEPS, (tenant, run_id))
 
     async def claim(
         self,
@@ -284,18 +284,22 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
         return await self._write(partial(journal_tx.release, owner=owner, run_ids=run_ids))
 
-    async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
-        await self._write(partial(journal_tx.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
+    async def write_late_report(
+        self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]
+    ) -> None:
+        await self._write(
+            partial(journal_tx.write_late_report, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE
+        )
 
     async def cancel(self, run_id: str, **how: Unpack[Cancellation]) -> bool:
         return await self._write(partial(journal_tx.cancel, run_id=run_id, **how), lasts=Lasts.FOR_SURE)
 
     # Approvals.
 
-    async def approval(self, approval_id: str, *, tenant: str) -> Approval | None:
-        return await self._first(APPROVALS, journal.ONE_APPROVAL, (tenant, approval_id))
+    async def get_approval(self, approval_id: str, *, tenant: str) -> Approval | None:
+        return await self._fetch_first(APPROVALS, journal.ONE_APPROVAL, (tenant, approval_id))
 
-    async def approvals(
+    async def list_approvals(
         self,
         *,
         tenant: str,
@@ -304,26 +308,28 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         limit: int,
         **narrowed: Unpack[NarrowedApprovals],
     ) -> Sequence[Approval]:
-        return await self._all(
-            APPROVALS, *journal.approvals_page(tenant, narrowed, order=order, after=after, limit=limit)
+        return await self._fetch_all(
+            APPROVALS, *journal.build_approvals_page(tenant, narrowed, order=order, after=after, limit=limit)
         )
 
-    async def approval_groups(
+    async def list_approval_groups(
         self, *, tenant: str, by: ApprovalGrouping, limit: int, **narrowed: Unpack[NarrowedApprovals]
     ) -> Sequence[ApprovalGroup]:
-        return await self._all(GROUPS, *journal.approval_groups(tenant, narrowed, by=by, limit=limit))
+        return await self._fetch_all(GROUPS, *journal.build_approval_groups(tenant, narrowed, by=by, limit=limit))
 
     async def tally(self, *, tenant: str) -> Tally:
         return await self._read(partial(run_lists.tally, tenant=tenant))
 
-    async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-        return (await self.rule_all([write]))[0]
+    async def decide_approval(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
+        return (await self.decide_approvals([write]))[0]
 
-    async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
-        return await self._write(partial(journal_tx.rule, writes=writes), lasts=Lasts.FOR_SURE)
+    async def decide_approvals(
+        self, writes: Sequence[DecisionWrite]
+    ) -> Sequence[tuple[DecisionResult, Approval | None]]:
+        return await self._write(partial(journal_tx.decide_approval, writes=writes), lasts=Lasts.FOR_SURE)
 
-    async def note(self, write: NoteWrite) -> Approval | None:
-        return await self._write(partial(journal_tx.note, write=write), lasts=Lasts.FOR_SURE)
+    async def note_approval(self, write: NoteWrite) -> Approval | None:
+        return await self._write(partial(journal_tx.note_approval, write=write), lasts=Lasts.FOR_SURE)
 
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         reissue = partial(journal_tx.reissue, old_id=old_id, approval=approval, events=events)
@@ -337,10 +343,10 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
 
     # Grants, and conversations that ask before every call.
 
-    async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
+    async def list_grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
         if after is None:
-            return await self._all(GRANTS, journal.GRANTS, (tenant, now_s, limit))
-        return await self._all(GRANTS, journal.GRANTS_BEHIND, (tenant, now_s, tenant, after, limit))
+            return await self._fetch_all(GRANTS, journal.GRANTS, (tenant, now_s, limit))
+        return await self._fetch_all(GRANTS, journal.GRANTS_BEHIND, (tenant, now_s, tenant, after, limit))
 
     async def grant(
         self,
@@ -354,10 +360,10 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         now_s: float,
     ) -> Grant | None:
         which = (tenant, now_s, caller, sha256, run_id, conversation, user)
-        return await self._first(GRANTS, journal.ONE_GRANT, which)
+        return await self._fetch_first(GRANTS, journal.ONE_GRANT, which)
 
     async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
-        return await self._first(GRANTS, journal.GRANT_BY_ID, (tenant, grant_id))
+        return await self._fetch_first(GRANTS, journal.GRANT_BY_ID, (tenant, grant_id))
 
     async def delete_grant(self, grant_id: str, *, tenant: str, audit: Sequence[AuditLine]) -> bool:
         return await self._revoke(journal.DELETE_GRANT, (tenant, grant_id), audit)
@@ -365,13 +371,15 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     async def put_ask(self, ask: AskBefore) -> None:
         await self._write(lambda c: c.execute(journal.ADD_ASK, ASKS.values(ask)).rowcount, lasts=Lasts.FOR_SURE)
 
-    async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
+    async def list_asks(
+        self, *, tenant: str, now_s: float, after: str | None = None, limit: int
+    ) -> Sequence[AskBefore]:
         if after is None:
-            return await self._all(ASKS, journal.ASKS, (tenant, now_s, limit))
-        return await self._all(ASKS, journal.ASKS_BEHIND, (tenant, now_s, tenant, after, limit))
+            return await self._fetch_all(ASKS, journal.ASKS, (tenant, now_s, limit))
+        return await self._fetch_all(ASKS, journal.ASKS_BEHIND, (tenant, now_s, tenant, after, limit))
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
-        return await self._first(ASKS, journal.ASK_BY_ID, (tenant, ask_id))
+        return await self._fetch_first(ASKS, journal.ASK_BY_ID, (tenant, ask_id))
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
         return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.id), audit)
@@ -382,21 +390,23 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
 
     # Events and the audit log.
 
-    async def events(
+    async def list_events(
         self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
     ) -> Sequence[RunEvent]:
         columns = {"tenant": tenant, "run_id": run_id}
-        return await self._all(
+        return await self._fetch_all(
             EVENTS, *build_select(journal.EVENTS, after, columns, order=journal.IN_ORDER, limit=limit)
         )
 
-    async def last_event(self) -> int:
+    async def get_last_event(self) -> int:
         return await self._read(lambda c: next((int(row[0]) for row in c.execute(journal.LAST_EVENT)), 0))
 
     async def audit(self, *, after: int, limit: int) -> Sequence[AuditRow]:
         which = (after, limit)
         return await self._read(
-            lambda c: [AuditRow(n, AUDIT.fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)]
+            lambda c: [
+                AuditRow(n, AUDIT.read_fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)
+            ]
         )
 
 

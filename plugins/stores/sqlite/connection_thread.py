@@ -63,10 +63,10 @@ class SqliteThread:
 
     async def open(self) -> None:
         # A daemon: a process that dies without closing its store must not hang on this thread.
-        threading.Thread(target=self._live, name="store", daemon=True).start()
+        threading.Thread(target=self._serve_jobs, name="store", daemon=True).start()
         await asyncio.shield(self._opened)
 
-    def do(
+    def queue_work(
         self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
     ) -> "asyncio.Future[T]":
         """Queue `work` and return the future of its result. It may be repeated, after a rollback.
@@ -90,26 +90,26 @@ class SqliteThread:
             self._jobs.put(None)
         await asyncio.shield(self._ended)
 
-    def _live(self) -> None:
+    def _serve_jobs(self) -> None:
         try:
             transactions = self._connect()
         except Exception as error:  # a damaged file can fail in any way, and who opens the store must hear of it
             self._closing = True
-            self._settle_all(partial(_fail, self._opened, self._error(error)))
+            self._settle_all(partial(_fail, self._opened, self._build_error(error)))
         else:
             try:
                 with closing(transactions):
                     self._settle_all(partial(_resolve, self._opened, None))
                     more = True
                     while more and (job := self._jobs.get()) is not None:
-                        more, batch = self._join(job)
-                        self._attempt(transactions, batch)
-                        transactions.rest()
+                        more, batch = self._take_waiting_jobs(job)
+                        self._run_jobs_together(transactions, batch)
+                        transactions.do_idle_work()
             except OSError as error:  # of the end: what was committed stays, and the next start plays the log
                 log.error("the store %r was not closed in order: %s", self._place, error)
         self._settle_all(partial(_resolve, self._ended, None))
 
-    def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
+    def _take_waiting_jobs(self, job: _Job) -> tuple[bool, list[_Job]]:
         """Return the jobs that wait already, and whether more can come."""
         batch = [job]
         with suppress(queue.Empty):
@@ -119,7 +119,7 @@ class SqliteThread:
                 batch.append(following)
         return True, batch
 
-    def _attempt(self, transactions: PlainTransactions, batch: Sequence[_Job]) -> None:
+    def _run_jobs_together(self, transactions: PlainTransactions, batch: Sequence[_Job]) -> None:
         lasts = max(job.lasts for job in batch)
         try:
             transactions.begin(lasts=lasts)
@@ -134,29 +134,29 @@ class SqliteThread:
                 settled = [self._run_in_savepoint(transactions.connection, job) for job in batch]
         except Exception as error:  # whatever a job raises must reach its caller, and not end the thread
             transactions.roll_back()
-            self._one_by_one(transactions, batch, error)
+            self._run_one_by_one(transactions, batch, error)
             return
         try:
             transactions.commit(lasts=lasts)
         except SqliteUncertainError as error:
             self._fail(batch, error)
         except sqlite3.Error as error:
-            self._one_by_one(transactions, batch, error)
+            self._run_one_by_one(transactions, batch, error)
         except Exception as error:  # none is known; the thread must not end of it, nor call the batch undone
             self._fail(batch, SqliteUncertainError(str(error)))
         else:
             self._settle_all(*settled)
 
-    def _one_by_one(self, transactions: PlainTransactions, batch: Sequence[_Job], error: Exception) -> None:
+    def _run_one_by_one(self, transactions: PlainTransactions, batch: Sequence[_Job], error: Exception) -> None:
         """Run the jobs one by one, after a failure of them together."""
         if len(batch) == 1:
             self._fail(batch, error)
             return
         for job in batch:
-            self._attempt(transactions, [job])
+            self._run_jobs_together(transactions, [job])
 
     def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
-        self._settle_all(*(partial(job.fail, self._error(error)) for job in batch))
+        self._settle_all(*(partial(job.fail, self._build_error(error)) for job in batch))
 
     def _run_in_savepoint(self, connection: sqlite3.Connection, job: _Job) -> Settle:
         """Run one job of several, so that a refusal undoes it alone."""
@@ -171,9 +171,9 @@ class SqliteThread:
 
     def _settle_all(self, *settled: Settle) -> None:
         with suppress(RuntimeError):  # the event loop is gone, and with it all waiting tasks
-            self._loop.call_soon_threadsafe(_all, settled)
+            self._loop.call_soon_threadsafe(_run_all, settled)
 
-    def _error(self, error: Exception) -> Exception:
+    def _build_error(self, error: Exception) -> Exception:
         if isinstance(error, StoreError | ConflictError):
             return error
         if isinstance(error, SqliteError):
@@ -194,11 +194,11 @@ class SqliteWork(ABC):
         self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
     ) -> "asyncio.Future[T]": ...
 
-    async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
-        return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
+    async def _fetch_all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
+        return await self._read(lambda c: [rows.read_fact(row) for row in c.execute(statement, values)])
 
-    async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
-        return next(iter(await self._all(rows, statement, values)), None)
+    async def _fetch_first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
+        return next(iter(await self._fetch_all(rows, statement, values)), None)
 
 
 class SharedLooks(Generic[AskedT, T]):
@@ -217,13 +217,13 @@ class SharedLooks(Generic[AskedT, T]):
         self._look = look
         self._next: _Look[AskedT, T] | None = None
 
-    async def ask(self, question: AskedT) -> T:
+    async def read_shared(self, question: AskedT) -> T:
         """Return the answer of a look that begins from now on."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if self._next is None or not self._next.join(question, answer):
+        if self._next is None or not self._next.add_question(question, answer):
             look = _Look(self._look)
-            look.join(question, answer)
-            self._read(look).add_done_callback(look.settle)
+            look.add_question(question, answer)
+            self._read(look).add_done_callback(look.set_answers)
             self._next = look
         return await answer
 
@@ -237,7 +237,7 @@ class _Look(Generic[AskedT, T]):
         self._answers: list[asyncio.Future[T]] = []
         self._is_closed = False
 
-    def join(self, question: AskedT, answer: "asyncio.Future[T]") -> bool:
+    def add_question(self, question: AskedT, answer: "asyncio.Future[T]") -> bool:
         """Add a question, whose answer will be set. Return False if the look may have begun without it, or is over."""
         self._questions.append(question)
         if self._is_closed:
@@ -249,7 +249,7 @@ class _Look(Generic[AskedT, T]):
         self._is_closed = True
         return self._look(connection, tuple(self._questions))
 
-    def settle(self, found: "asyncio.Future[Sequence[T]]") -> None:
+    def set_answers(self, found: "asyncio.Future[Sequence[T]]") -> None:
         """Set the answers, or the failure of the look, which may not have begun."""
         self._is_closed = True
         error = found.exception()
@@ -263,7 +263,7 @@ class _Look(Generic[AskedT, T]):
         self._answers.clear()
 
 
-def _all(settled: Sequence[Settle]) -> None:
+def _run_all(settled: Sequence[Settle]) -> None:
     for settle in settled:
         settle()
 

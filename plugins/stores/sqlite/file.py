@@ -12,20 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from gateway.plugin import loose_access, refused_access
+from gateway.plugin import find_access_fault, find_loose_access
 
 from .file_check import (
     FEW_PAGES,
     REMEDY,
-    defect,
+    find_defect,
     format_damage,
     has_foreign_log,
     is_small,
+    log_lost_log,
     note_end,
     read_finding,
-    tell_lost_log,
 )
-from .migrations import APPLICATION_ID, MIGRATIONS, Migration, carry_out
+from .migrations import APPLICATION_ID, MIGRATIONS, Migration, execute_statements
 
 log = logging.getLogger("gateway")
 
@@ -42,21 +42,21 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
     """Return the writing connection to a sound file of this version, made or migrated where needed."""
     if place == IN_MEMORY:
         connection = sqlite3.connect(IN_MEMORY, isolation_level=None)
-        _fill(connection, migrations)
+        _fill_blank(connection, migrations)
         _migrate(connection, place, migrations=migrations)
         return connection
     _check_rights(place)
     if not os.path.lexists(place):
         _create(place, migrations=migrations)
     elif Path(place).is_file():
-        tell_lost_log(place)
+        log_lost_log(place)
         if has_foreign_log(place):
             raise SqliteError(
                 f"the store {place!r} is a whole copy, and the log {place + '-wal'!r} beside it is of another state: "
                 f"move the log and {place + '-shm'!r} away to use the copy, or put the file of that log back"
             )
-    with closing(connect(place, mode=mode_to_look(place))) as reader:
-        _check(reader, place, migrations=migrations)
+    with closing(connect(place, mode=choose_reading_mode(place))) as reader:
+        _check_file(reader, place, migrations=migrations)
     note_end(place)
     connection = connect(place, mode="rw")
     try:
@@ -77,7 +77,7 @@ def keep_blank() -> None:
         _blank.append(connection.serialize())
 
 
-def _fill(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+def _fill_blank(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
     """Give a database that was never written to the tables of a store that is kept, if that is one of `migrations`."""
     if _blank and migrations is MIGRATIONS:
         with closing(sqlite3.connect(IN_MEMORY)) as blank:
@@ -107,13 +107,13 @@ def _check_rights(place: str) -> None:
                 "let the gateway's user write it, or change `store`"
             )
     for path in (Path(place), Path(f"{place}-wal"), Path(f"{place}-shm")):
-        if path.is_file() and (refused := refused_access(path, path.stat().st_mode)) is not None:
+        if path.is_file() and (refused := find_access_fault(path, path.stat().st_mode)) is not None:
             raise SqliteError(f"the store {place!r} cannot be used: {refused}")
-    if (loose := loose_access(Path(place))) is not None:
+    if (loose := find_loose_access(Path(place))) is not None:
         log.warning("the store: %s", loose)
 
 
-def mode_to_look(place: str) -> str:
+def choose_reading_mode(place: str) -> str:
     """Return the mode of a connection that leaves the files as they are.
 
     One that may write plays the log beside the file into it at its end. Any other leaves an empty log.
@@ -138,7 +138,7 @@ def _create(place: str, *, migrations: Sequence[Migration]) -> None:
     with _make_draft_file(place) as draft:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
-            _fill(connection, migrations)
+            _fill_blank(connection, migrations)
             _migrate(connection, place, migrations=migrations)
         with suppress(FileExistsError):  # another process was faster
             os.link(draft, place)
@@ -155,7 +155,7 @@ def _make_draft_file(place: str) -> Iterator[str]:
         Path(draft).unlink(missing_ok=True)
 
 
-def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
+def _check_file(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
     """Check the file, the whole of it only if it is small. A large one is checked while in use, if a check is due."""
     if Path(place).stat().st_size == 0:
         raise SqliteError(f"the store {place!r} is empty, which no store is: {REMEDY}")
@@ -163,13 +163,13 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
         raise SqliteError(format_damage(place, found))
     application, version, found = 0, 0, None
     try:
-        application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        application, version = _read_pragma(connection, "application_id"), _read_pragma(connection, "user_version")
     except sqlite3.OperationalError:
         raise  # locked, unreadable: proves nothing about the content
     except sqlite3.DatabaseError as error:
         found = str(error)
     if found is None and is_small(place):
-        found = defect(connection)
+        found = find_defect(connection)
     if found is not None:
         raise SqliteError(f"the store {place!r} is damaged ({found}): {REMEDY}")
     if application != APPLICATION_ID:
@@ -181,23 +181,23 @@ def _check(connection: sqlite3.Connection, place: str, *, migrations: Sequence[M
         )
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence[Migration]) -> None:
     """Migrate the store: all steps or none, and never without a copy of a store that is in use."""
     connection.execute("BEGIN IMMEDIATE")
-    version = _pragma(connection, "user_version")
+    version = _read_pragma(connection, "user_version")
     if version < len(migrations):
         if version:
-            _copy(place, f"{place}.v{version}")
-        carry_out(migrations[version:], connection)
+            _copy_file(place, f"{place}.v{version}")
+        execute_statements(migrations[version:], connection)
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")  # a file that has it already needs no lock for this
-    _pragma(connection, "user_version")  # the first read makes the log
+    _read_pragma(connection, "user_version")  # the first read makes the log
 
 
 def end_log(connection: sqlite3.Connection) -> None:
@@ -208,7 +208,7 @@ def end_log(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = DELETE").fetchone()
 
 
-def _copy(place: str, name: str) -> None:
+def _copy_file(place: str, name: str) -> None:
     with _make_draft_file(place) as draft:
         with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)

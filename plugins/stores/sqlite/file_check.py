@@ -71,7 +71,7 @@ def note_end(place: str) -> None:
         os.close(log)
 
 
-def tell_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) -> None:
+def log_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) -> None:
     """Log it if the store was not closed in order and its log is gone. To be called before the file is opened.
 
     Of several processes that open such a store at once, the one that makes the new log logs it. How a store of an older
@@ -131,12 +131,12 @@ def format_damage(place: str, finding: str) -> str:
     return f"the store {place!r} is damaged ({finding}): stop the gateway and {REMEDY}; then delete {mark!r}"
 
 
-def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str | None:
+def find_defect(connection: sqlite3.Connection, *, table: str | None = None) -> str | None:
     """Return the defect that SQLite finds in the database, or in one table and its indexes. None: nothing.
 
     Raises sqlite3.OperationalError where the file cannot be read now, which proves nothing about its content.
     """
-    connection.text_factory = _readable  # its error about a damaged row quotes that row
+    connection.text_factory = _decode_text  # its error about a damaged row quotes that row
     statement = "PRAGMA quick_check(1)" if table is None else f"""PRAGMA quick_check("{table}")"""
     try:
         connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
@@ -181,14 +181,14 @@ class SqliteCheck:
         try:
             with _lock_mark(mark) as is_ours:
                 if is_ours:
-                    self._check(mark)
+                    self._check_in_background(mark)
         except FileNotFoundError:
             pass  # another process was through with it just now
         except (sqlite3.Error, OSError) as error:
             if not self._is_stopping.is_set():
                 log.error("the store %r could not be checked (%s); the next start tries again", self._place, error)
 
-    def _check(self, mark: Path) -> None:
+    def _check_in_background(self, mark: Path) -> None:
         log.warning("the store %r was not closed in order: it is checked now, and used meanwhile", self._place)
         with closing(self._connect()) as connection:
             self._connection = connection
@@ -196,7 +196,7 @@ class SqliteCheck:
             for table in tables:
                 if self._is_stopping.is_set():
                     return
-                if (found := defect(connection, table=table)) is not None:
+                if (found := find_defect(connection, table=table)) is not None:
                     mark.write_text(found)
                     log.error("%s", format_damage(self._place, found))
                     return
@@ -219,5 +219,5 @@ def _lock_mark(mark: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _readable(text: bytes) -> str:
+def _decode_text(text: bytes) -> str:
     return text.decode(errors="replace")

@@ -45,7 +45,7 @@ class SqliteWatch:
         self._files = [(file, stat.st_dev, stat.st_ino) for file, stat in zip(files, found, strict=True)]
         self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         self._open_database = os.open(self._database, os.O_RDONLY | os.O_CLOEXEC)
-        self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
+        self._seen = _Look(found[0].st_size, found[1].st_size, self._read_head())
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # another process has the store open (`sqlite_check.note_end`)
         self.is_check_due = read_finding(place) is not None
 
@@ -60,18 +60,18 @@ class SqliteWatch:
         None: it would not.
         """
         try:
-            self._look()
+            self._read_state()
         except SqliteError as error:
             return str(error)
         return None
 
-    def check(self) -> bool:
+    def check_files(self) -> bool:
         """Raise SqliteError if anything is lost. Return True if the log is empty and was not.
 
         That is a checkpoint of another program, or a log that was cut. Only the next commit shows which: it begins the
         log with a head in the first case, and leaves a hole there in the other.
         """
-        before, self._seen = self._seen, self._look()
+        before, self._seen = self._seen, self._read_state()
         return self._seen.log_bytes == 0 < before.log_bytes
 
     def sync_log(self) -> None:
@@ -123,7 +123,7 @@ class SqliteWatch:
         if not is_in_use:
             os.close(self._open_database)
 
-    def _look(self) -> _Look:
+    def _read_state(self) -> _Look:
         """Return the state as it is now.
 
         Raises SqliteError if the files are not the opened ones, or cannot be looked at.
@@ -150,7 +150,7 @@ class SqliteWatch:
             if finding:
                 raise SqliteError(format_damage(str(self._database), finding))
             self.is_check_due = finding is not None
-        look = _Look(sizes[0], sizes[1], self._head())
+        look = _Look(sizes[0], sizes[1], self._read_head())
         if look.database_bytes < seen.database_bytes:
             raise self._build_lost_error(self._database, "was cut")
         if os.pread(self._open_database, VERSIONS.stop, 0)[VERSIONS] != HAS_LOG:
@@ -166,7 +166,7 @@ class SqliteWatch:
             "stop the gateway, put back what belongs there, and start it again"
         )
 
-    def _head(self) -> bytes:
+    def _read_head(self) -> bytes:
         return os.pread(self._descriptor, _HEAD_BYTES, 0)
 
 

@@ -58,7 +58,7 @@ FORGET_SESSIONS = "DELETE FROM ended_sessions WHERE until_s < ?"
 ENDED_SESSIONS = "SELECT digest FROM ended_sessions WHERE digest IN (SELECT value FROM json_each(?))"
 
 
-def secret(connection: sqlite3.Connection, name: str) -> bytes:
+def get_or_create_secret(connection: sqlite3.Connection, name: str) -> bytes:
     """Return a secret, and store it if there is none of this name."""
     connection.execute(ADD_SIGNING, (name,))
     return bytes(connection.execute(SIGNING, (name,)).fetchone()[0])
@@ -70,7 +70,7 @@ def end_session(connection: sqlite3.Connection, digest: str, *, until_s: float, 
     connection.execute(END_SESSION, (digest, until_s))
 
 
-def ended_sessions(connection: sqlite3.Connection, *, digests: Collection[str]) -> Collection[str]:
+def find_ended_sessions(connection: sqlite3.Connection, *, digests: Collection[str]) -> Collection[str]:
     return {digest for (digest,) in connection.execute(ENDED_SESSIONS, (json.dumps(list(digests)),))}
 
 

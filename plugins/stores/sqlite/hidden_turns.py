@@ -1,28 +1,16 @@
-"""The hidden turns of the SQLite store: the methods of `Store` for them, on the threads of the store.
+"""The hidden turns of the SQLite store: the methods of `Store` for them, on the threads of the store."""
 
-Most answers have no hidden part, and each of them is recorded. A write by itself would cost a request a tenth of its
-time. So the turns of 50 milliseconds are written together, and a search for one of them writes them at once.
-"""
-
-import asyncio
 import json
-import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
-from gateway.plugin import HiddenTurn, StoreError
+from gateway.plugin import HiddenTurn
+from gateway.plugin.answer_keys import AnswerKeys
 
 from .connection_thread import SharedLooks, SqliteWork
 from .general_tx import Row
 from .rows import Rows
-
-log = logging.getLogger("gateway")
-
-#: So long an answer waits for others, so many keys wait at most, and so many times as many until the disk goes on.
-TOGETHER_S: Final = 0.05
-_KEYS_AT_ONCE, _BATCHES = 512, 8
 
 HIDDEN = Rows(HiddenTurn)
 
@@ -38,27 +26,16 @@ TURNS: Final = """SELECT id, run_id, "start", "end", "before", behind, tainted, 
     WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"""
 
 
-class _Batch:
-    """Keys that are written together. `is_due` ends their wait."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, str, str, float]] = []
-        self.keys: set[tuple[str, str]] = set()
-        self.is_due = asyncio.Event()
-        self.writing: asyncio.Task[None] | None = None
-
-
 class SqliteHiddenTurns(SqliteWork):
     """The part of a store for hidden turns."""
 
     def __init__(self) -> None:
-        self._hidden_looks = SharedLooks(self._read, _hidden)
-        self._filling: _Batch | None = None
-        self._batches: list[_Batch] = []  # that are not written, in their order
+        self._hidden_looks = SharedLooks(self._read, _find_hidden_turns)
+        self._answer_keys = AnswerKeys(lambda rows: self._write(lambda c: c.executemany(_PUT_KEY, rows).rowcount))
 
     async def close_hidden(self) -> None:
         """Write down the answers that wait."""
-        await self._write_batches(self._batches)
+        await self._answer_keys.write_all()
 
     async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
         _, run_id, start, end, before, behind, tainted, conversation = HIDDEN.values(turn)
@@ -71,48 +48,15 @@ class SqliteHiddenTurns(SqliteWork):
         await self._write(put)
 
     async def record_answer(self, turn_id: str, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
-        batch = self._filling
-        if batch is None:
-            if len(self._batches) >= _BATCHES:
-                await self._write_batches(self._batches[:1])
-            batch = self._filling = _Batch()
-            self._batches.append(batch)
-            batch.writing = asyncio.create_task(self._write_when_due(batch))
-        for key in keys:
-            batch.rows.append((tenant, key, turn_id, now_s))
-            batch.keys.add((tenant, key))
-        if len(batch.rows) >= _KEYS_AT_ONCE:
-            batch.is_due.set()
+        await self._answer_keys.add(turn_id, keys=keys, tenant=tenant, now_s=now_s)
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
-        if self._batches:
-            asked = {(tenant, key) for key in keys}
-            await self._write_batches([batch for batch in self._batches if not asked.isdisjoint(batch.keys)])
-        rows = await self._hidden_looks.ask((tenant, keys))
-        return {key: None if row is None else HIDDEN.fact(row) for key, row in rows.items()}
-
-    async def _write_batches(self, batches: Sequence[_Batch]) -> None:
-        writing = [batch.writing for batch in batches if batch.writing is not None]
-        for batch in batches:
-            batch.is_due.set()
-        if writing:
-            await asyncio.wait(writing)
-
-    async def _write_when_due(self, batch: _Batch) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TOGETHER_S):
-                await batch.is_due.wait()
-        if self._filling is batch:
-            self._filling = None
-        try:
-            await self._write(lambda c: c.executemany(_PUT_KEY, batch.rows).rowcount)
-        except StoreError as error:
-            log.warning("%d keys of answers without hidden turns are not kept: %s", len(batch.rows), error)
-        finally:
-            self._batches.remove(batch)
+    async def find_hidden_turns(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
+        await self._answer_keys.write_any(keys, tenant=tenant)
+        rows = await self._hidden_looks.read_shared((tenant, keys))
+        return {key: None if row is None else HIDDEN.read_fact(row) for key, row in rows.items()}
 
 
-def _hidden(
+def _find_hidden_turns(
     connection: sqlite3.Connection, asked: Sequence[tuple[str, Sequence[str]]]
 ) -> Sequence[Mapping[str, Row | None]]:
     """Return the hidden turns of each question, which is a tenant and keys."""

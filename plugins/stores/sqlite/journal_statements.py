@@ -18,11 +18,11 @@ ENDED = """(state = 'completed' OR state = 'rejected' OR state = 'expired' OR st
     OR state = 'cancelled')"""
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
+def _build_insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-def _words(text: str) -> Sequence[str]:
+def _split_words(text: str) -> Sequence[str]:
     return tuple(text.replace(",", " ").split())
 
 
@@ -45,14 +45,14 @@ OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowi
 # Runs.
 
 #: What a run begins with; what of it changes; where it is.
-NEW_RUN = _words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
+NEW_RUN = _split_words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
     created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence, workflow,
     tool, client""")
-CHANGED_RUN = _words(
+CHANGED_RUN = _split_words(
     "state, effects, updated_s, progress, answer, error_code, error, owner, lease_s, tenant, id, fence"
 )
-ADD_RUN = _insert("runs", NEW_RUN) + " ON CONFLICT (tenant, id) DO NOTHING"
-ADD_REQUEST = _insert("requests", ("tenant", "run_id", "request"))
+ADD_RUN = _build_insert("runs", NEW_RUN) + " ON CONFLICT (tenant, id) DO NOTHING"
+ADD_REQUEST = _build_insert("requests", ("tenant", "run_id", "request"))
 PUT_REQUEST = "UPDATE requests SET request = ? WHERE tenant = ? AND run_id = ?"
 #: The lease may have been renewed since its owner read the run: it is only given up, never shortened.
 PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6,
@@ -63,14 +63,14 @@ PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, ans
     lease_s = max(lease_s, ?9) WHERE tenant = ?10 AND id = ?11 AND fence = ?12 AND state = ?1 AND owner = ?8"""
 
 
-def _runs(*, request: str, progress: str, answer: str) -> str:
+def _build_runs_query(*, request: str, progress: str, answer: str) -> str:
     return f"""SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
         created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error,
         owner, lease_s, fence, workflow, tool, client FROM runs"""
 
 
 RUNS = (
-    _runs(
+    _build_runs_query(
         request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
         progress="progress",
         answer="answer",
@@ -78,7 +78,7 @@ RUNS = (
     + " WHERE tenant = ?"
 )
 #: Without what may be large: request, progress and answer.
-RUN_LISTED = _runs(request="x''", progress="NULL", answer="NULL") + " WHERE rowid = ?"
+RUN_LISTED = _build_runs_query(request="x''", progress="NULL", answer="NULL") + " WHERE rowid = ?"
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY holds_key IS NULL, {NEWEST_FIRST}"
@@ -127,21 +127,21 @@ CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NUL
 
 # Steps.
 
-STEP = _words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
+STEP = _split_words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
     basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted, late,
     answer""")
 #: What a worker saw of a step after it had lost the run stays, whatever the run's owner writes.
-PUT_STEP = f"""{_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
+PUT_STEP = f"""{_build_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
     SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:] if column != "late")}"""
 LATE_STEP = "UPDATE steps SET late = ? WHERE tenant = ? AND run_id = ? AND number = ?"
 STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? ORDER BY number"
 
 # Approvals.
 
-APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
+APPROVAL = _split_words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
     remember, secret, user, client, required, given, assigned, notes""")
-ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
+ADD_APPROVAL = _build_insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
 _BEHIND = " AND ({key}) {than} (SELECT {key} FROM approvals WHERE tenant = ? AND id = ?)"
@@ -181,11 +181,13 @@ def _build_conditions(tenant: str, narrowed: Mapping[str, object]) -> tuple[str,
     for name, value in narrowed.items():
         if isinstance(value, str | float):
             conditions += f" AND {_NARROWED[name]}"
-            values += _needles(str(value)) if name == "text" else (tenant, value) if name == "equal_to" else (value,)
+            values += (
+                _list_needles(str(value)) if name == "text" else (tenant, value) if name == "equal_to" else (value,)
+            )
     return conditions, values
 
 
-def _needles(text: str) -> Sequence[str]:
+def _list_needles(text: str) -> Sequence[str]:
     """Return a text as it is, and as it stands in canonical JSON, in small letters as `lower` of SQLite writes them."""
     return [
         one.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
@@ -193,7 +195,7 @@ def _needles(text: str) -> Sequence[str]:
     ]
 
 
-def approvals_page(
+def build_approvals_page(
     tenant: str, narrowed: Mapping[str, object], *, order: ApprovalOrder, after: str | None, limit: int
 ) -> tuple[str, Sequence[str | int | float]]:
     """Return the statement of a page of approvals, and its values."""
@@ -204,7 +206,7 @@ def approvals_page(
     return f"{select}{conditions} ORDER BY {words} LIMIT ?", (tenant, *values, limit)
 
 
-def approval_groups(
+def build_approval_groups(
     tenant: str, narrowed: Mapping[str, object], *, by: ApprovalGrouping, limit: int
 ) -> tuple[str, Sequence[str | int | float]]:
     """Return the statement of the groups of pending approvals, and its values."""
@@ -214,7 +216,7 @@ def approval_groups(
 
 
 #: What makes two calls the same question, and since when one that still waits is over.
-ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
+ASKED = _split_words("tenant, sha256, caller, conversation, user, run_id, created_s")
 ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?
     AND conversation IS ? AND user IS ? AND run_id <> ? AND expires_s > ? LIMIT 1"""
 MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?"
@@ -257,9 +259,10 @@ TALLY_RUNS = """SELECT CASE WHEN pending > 0 THEN 'awaiting_approval' ELSE 'runn
 
 # Grants, and conversations that ask before every call.
 
-GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
+GRANT = _split_words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256,
+    created_s,
     granted_by, expires_s, approvals, user""")
-ADD_GRANT = _insert("grants", GRANT)
+ADD_GRANT = _build_insert("grants", GRANT)
 _GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
 GRANT_BY_ID = f"{_GRANTS} AND id = ?"
 _VALID_GRANTS = f"{_GRANTS} AND coalesce(expires_s > ?, TRUE)"
@@ -272,8 +275,8 @@ ONE_GRANT = f"""{_VALID_GRANTS} AND caller = ? AND sha256 = ?
     AND (run_id = ? OR (run_id IS NULL AND conversation = ? AND user IS ?))
     ORDER BY {NEWEST_FIRST} LIMIT 1"""
 DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
-ASK = _words("id, tenant, caller, conversation, created_s, expires_s, user")
-ADD_ASK = f"""{_insert("asks", ASK)}
+ASK = _split_words("id, tenant, caller, conversation, created_s, expires_s, user")
+ADD_ASK = f"""{_build_insert("asks", ASK)}
     ON CONFLICT (tenant, id) DO UPDATE SET expires_s = excluded.expires_s"""
 _ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ?"
 ASK_BY_ID = f"{_ASKS} AND id = ?"
@@ -287,15 +290,17 @@ DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND id = ?"
 
 # Events.
 
-EVENT = _words("tenant, run_id, type, data, created_s, seq")
-ADD_EVENT = _insert("events", EVENT[:-1])
+EVENT = _split_words("tenant, run_id, type, data, created_s, seq")
+ADD_EVENT = _build_insert("events", EVENT[:-1])
 EVENTS = f"SELECT {', '.join(EVENT)} FROM events WHERE seq > ?"
 LAST_EVENT = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
 
 # The audit log.
 
-AUDIT = _words("""tenant, caller, run_id, step, event, tool, sha256, decision, basis, rule, "by", via, created_s""")
-ADD_AUDIT = _insert("audit", ("seq", *AUDIT, "hash"))
+AUDIT = _split_words(
+    """tenant, caller, run_id, step, event, tool, sha256, decision, basis, rule, "by", via, created_s"""
+)
+ADD_AUDIT = _build_insert("audit", ("seq", *AUDIT, "hash"))
 LAST_AUDIT = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
 AUDIT_ROWS = f"SELECT seq, {', '.join(AUDIT)}, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
 
@@ -324,7 +329,7 @@ TAKE_DUTY = """INSERT INTO duties (name, owner, until_s) VALUES (?1, ?2, ?4) ON 
     SET owner = ?2, until_s = ?4 WHERE owner = ?2 OR until_s < ?3 OR until_s > ?4"""
 
 
-def prune(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
+def prune_runs(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
     """Delete old runs, up to `limit` rows. Return how many rows are gone."""
     left = limit
     for run in connection.execute(OLD_RUNS, (before_s, limit)).fetchall():

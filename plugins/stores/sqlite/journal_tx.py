@@ -111,7 +111,7 @@ def _record_undelivered(connection: sqlite3.Connection, run: StoredRun, *, is_as
         raise AskedAlreadyError(f"the run {run_id!r} waits for the same call")
 
 
-def awaits(connection: sqlite3.Connection, *, key: tuple[str, str, str], until_s: float) -> None:
+def note_waiting_request(connection: sqlite3.Connection, *, key: tuple[str, str, str], until_s: float) -> None:
     """Record until when the request of a key (tenant, run, request) waits for a run; 0: no longer."""
     if until_s:
         connection.execute(journal.AWAITS, (*key, until_s))
@@ -119,10 +119,10 @@ def awaits(connection: sqlite3.Connection, *, key: tuple[str, str, str], until_s
         connection.execute(journal.AWAITS_NO_LONGER, key)
 
 
-def rule(
+def decide_approval(
     connection: sqlite3.Connection, *, writes: Sequence[DecisionWrite]
 ) -> Sequence[tuple[DecisionResult, Approval | None]]:
-    found = [_may_decide(connection, write) for write in writes]
+    found = [_check_decision(connection, write) for write in writes]
     if any(ruled not in ("decided", "same") for ruled, _ in found):
         return [("held" if ruled == "decided" else ruled, approval) for ruled, approval in found]
     ruled = [
@@ -130,20 +130,20 @@ def rule(
         for (how, approval), write in zip(found, writes, strict=True)
     ]
     for other in (other for write in writes for other in write.others):
-        if _may_decide(connection, other)[0] == "decided":
+        if _check_decision(connection, other)[0] == "decided":
             _decide(connection, other)
     return ruled
 
 
-def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
+def _check_decision(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
     """Return the result that the decision would have on the approval as it is. Expire one whose time is over."""
     key = (write.tenant, write.approval_id)
     row = connection.execute(journal.ONE_APPROVAL, key).fetchone()
     if row is None:
         return "absent", None
-    approval = APPROVALS.fact(row)
+    approval = APPROVALS.read_fact(row)
     if approval.state != "pending":
-        return _again(approval, write), approval
+        return _repeat_decision(approval, write), approval
     if approval.expires_s <= write.now_s:
         _end_undecided(connection, journal.EXPIRE_ONE, (*key, write.now_s), now_s=write.now_s)
         return "expired", replace(approval, state="expired")
@@ -159,14 +159,14 @@ def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
         row = connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone()
     else:
         row = connection.execute(journal.ENDORSE, (write.given, write.edited, *key)).fetchone()
-    decided = APPROVALS.fact(row)
+    decided = APPROVALS.read_fact(row)
     if write.grant is not None:
         connection.execute(journal.ADD_GRANT, GRANTS.values(write.grant))
     _append(connection, write.events, write.audit)
     return decided
 
 
-def _again(approval: Approval, write: DecisionWrite) -> DecisionResult:
+def _repeat_decision(approval: Approval, write: DecisionWrite) -> DecisionResult:
     """Return the result of a decision on an approval that is not pending any more."""
     if approval.state == "expired":
         return "expired"
@@ -181,7 +181,7 @@ def claim(
     found = connection.execute(statement, values).fetchall()
     for key in found:
         connection.execute(journal.CLAIM, (owner, until_s, *key))
-    return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
+    return [RUNS.read_fact(row) for key in found for row in connection.execute(journal.RUN, key)]
 
 
 def release(connection: sqlite3.Connection, *, owner: str, run_ids: Sequence[str] | None) -> int:
@@ -210,7 +210,7 @@ def cancel(
     return True
 
 
-def late(
+def write_late_report(
     connection: sqlite3.Connection, *, step: StoredStep, events: Sequence[RunEvent], audit: Sequence[AuditLine]
 ) -> None:
     connection.execute(journal.LATE_STEP, (step.late, step.tenant, step.run_id, step.number))
@@ -226,20 +226,20 @@ def execute_audited(
     return is_changed
 
 
-def note(connection: sqlite3.Connection, *, write: NoteWrite) -> Approval | None:
+def note_approval(connection: sqlite3.Connection, *, write: NoteWrite) -> Approval | None:
     said = {"by": write.by, "via": write.via, "at_s": write.now_s, "text": write.text}
     values = (write.assigned, None if write.text is None else json.dumps(said), write.tenant, write.approval_id)
     row = connection.execute(journal.NOTE, values).fetchone()
     if row is None:
         return None
-    approval = APPROVALS.fact(row)
+    approval = APPROVALS.read_fact(row)
     kind, word = ("assigned", write.assigned) if write.text is None else ("noted", write.text)
     facts = {"approval_id": approval.id, "by": write.by, "via": write.via}
     data = json.dumps({**facts, **({"to": approval.assigned} if kind == "assigned" else {"text": word})}).encode()
     event = RunEvent(
         tenant=write.tenant, run_id=approval.run_id, type=f"approval.{kind}", data=data, created_s=write.now_s
     )
-    line = _line(approval, now_s=write.now_s)
+    line = _build_line(approval, now_s=write.now_s)
     _append(connection, (event,), [replace(line, event=kind, decision=word or "", by=write.by, via=write.via)])
     return approval
 
@@ -253,7 +253,7 @@ def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, 
     connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
     now_s = approval.created_s
     old = _build_resolved_event(tenant, approval.run_id, old_id, state="cancelled", now_s=now_s)
-    _append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
+    _append(connection, (old, *events), [_build_line(replace(approval, state="cancelled"), now_s=now_s)])
     return True
 
 
@@ -266,13 +266,13 @@ def _end_undecided(
 ) -> Sequence[Approval]:
     """End undecided approvals, oldest first, with their events and audit lines. Return them."""
     rows = connection.execute(statement, values).fetchall()
-    ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
+    ended = sorted(map(APPROVALS.read_fact, rows), key=attrgetter("created_s", "id"))
     events = [_build_resolved_event(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
-    _append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
+    _append(connection, events, [_build_line(approval, now_s=now_s) for approval in ended])
     return ended
 
 
-def _line(approval: Approval, *, now_s: float) -> AuditLine:
+def _build_line(approval: Approval, *, now_s: float) -> AuditLine:
     """Return the audit line of an approval as it is: of one that ended without a person, for example."""
     return AuditLine(
         tenant=approval.tenant,

@@ -38,34 +38,34 @@ class SqliteKeys(SqliteWork):
     """The part of a store for keys."""
 
     async def add_key(self, key: StoredKey, *, most: int, audit: Sequence[AuditLine]) -> Adding:
-        return await self._write(partial(add, key=key, most=most, audit=audit), lasts=Lasts.FOR_SURE)
+        return await self._write(partial(insert_key, key=key, most=most, audit=audit), lasts=Lasts.FOR_SURE)
 
     async def rotate_key(self, key: StoredKey, *, until_s: float, audit: Sequence[AuditLine]) -> bool:
-        return await self._write(partial(rotate, key=key, until_s=until_s, audit=audit), lasts=Lasts.FOR_SURE)
+        return await self._write(partial(replace_key, key=key, until_s=until_s, audit=audit), lasts=Lasts.FOR_SURE)
 
     async def revoke_key(self, key_id: str, *, tenant: str, by: str, now_s: float, audit: Sequence[AuditLine]) -> bool:
         work = partial(execute_counted, statement=REVOKE, values=(now_s, by, tenant, key_id), audit=audit)
         return await self._write(work, lasts=Lasts.FOR_SURE)
 
-    async def key(self, key_id: str, *, tenant: str) -> StoredKey | None:
-        return await self._first(KEYS, ONE, (tenant, key_id))
+    async def get_key(self, key_id: str, *, tenant: str) -> StoredKey | None:
+        return await self._fetch_first(KEYS, ONE, (tenant, key_id))
 
-    async def keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
+    async def list_keys(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[StoredKey]:
         if after is None:
-            return await self._all(KEYS, NEWEST, (tenant, limit))
-        return await self._all(KEYS, BEHIND, (tenant, after, limit))
+            return await self._fetch_all(KEYS, NEWEST, (tenant, limit))
+        return await self._fetch_all(KEYS, BEHIND, (tenant, after, limit))
 
-    async def keys_in_use(self) -> Sequence[StoredKey]:
-        return await self._all(KEYS, IN_USE, ())
+    async def list_keys_in_use(self) -> Sequence[StoredKey]:
+        return await self._fetch_all(KEYS, IN_USE, ())
 
-    async def key_changes(self) -> int:
+    async def count_key_changes(self) -> int:
         return int(await self._read(lambda c: c.execute(CHANGES).fetchone()[0]))
 
     async def note_key_use(self, used_s: Mapping[str, float]) -> None:
         await self._write(lambda c: c.executemany(USED, used_s.items()).rowcount)
 
 
-def add(connection: sqlite3.Connection, *, key: StoredKey, most: int, audit: Sequence[AuditLine]) -> Adding:
+def insert_key(connection: sqlite3.Connection, *, key: StoredKey, most: int, audit: Sequence[AuditLine]) -> Adding:
     """Store a key unless there are `most`, or one of its name. Return what became of it."""
     count, same = connection.execute(TAKEN, (key.created_s, key.name)).fetchone()
     if same:
@@ -76,7 +76,7 @@ def add(connection: sqlite3.Connection, *, key: StoredKey, most: int, audit: Seq
     return "added"
 
 
-def rotate(connection: sqlite3.Connection, *, key: StoredKey, until_s: float, audit: Sequence[AuditLine]) -> bool:
+def replace_key(connection: sqlite3.Connection, *, key: StoredKey, until_s: float, audit: Sequence[AuditLine]) -> bool:
     """Store a key in the place of another one. Return whether that one was valid and had no successor."""
     which = (until_s, key.tenant, key.rotated_from, key.created_s)
     if not connection.execute(END, which).rowcount:

@@ -4,16 +4,15 @@ A list that has not changed since it was read is not read again. The thread that
 number: the event loop would wait for a disk that does not answer, and everything else with it. Requests share looks.
 """
 
-import asyncio
-import logging
-import sqlite3
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
+from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from gateway.plugin import Memory, MemoryPage, PartialError, RecalledMemory, StoreError
+from gateway.plugin import Memory, MemoryPage, RecalledMemory
+from gateway.plugin.memory_steps import MemoryIndexing, drop_surplus, sum_forgotten
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
@@ -21,8 +20,6 @@ from .connection_thread import SharedLooks, SqliteWork
 from .file import IN_MEMORY
 from .rows import Rows
 from .transactions import Lasts
-
-log = logging.getLogger("gateway")
 
 MEMORIES = Rows(Memory)
 KEPT_CHARS = 4 << 20  # of memories that were read
@@ -75,37 +72,30 @@ class SqliteMemories(SqliteWork):
         super().__init__()
         self._memories: SqliteCache[RecalledMemory] | None = None
         if place != IN_MEMORY:  # there the thread that writes reads, and what it read may be rolled back
-            looks = SharedLooks(self._read, sql.versions)
+            looks = SharedLooks(self._read, sql.count_versions)
             self._memories = SqliteCache(
-                version=partial(looks.ask, None), limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
+                version=partial(looks.read_shared, None),
+                limit=KEPT_CHARS,
+                size_of=lambda found: 200 + len(found.memory.text),
             )
-        self._indexing: asyncio.Task[None] | None = None
+        self._indexing = MemoryIndexing(self._index_some)
 
     def open_memories(self) -> None:
         """Start the index, once the file has been made."""
-        self._indexing = asyncio.create_task(self._index())
+        self._indexing.start()
 
     def close_memories(self) -> None:
         """Close the memories. Idempotent."""
-        if self._indexing is not None:
-            self._indexing.cancel()
+        self._indexing.stop()
 
-    async def _index(self) -> None:
-        """Index the words of memories once after a migration. Until then they are found by their age alone."""
-        try:
-            while await self._read(sql.is_unread):
-                await self._write(sql.read_words)
-        except StoreError as error:
-            log.warning("memories of before this version are found by age alone until the next start: %s", error)
+    async def _index_some(self) -> bool:
+        return await self._read(sql.is_unread) and await self._write(sql.read_words) > 0
 
     async def remember(self, memory: Memory, *, limit: int) -> bool:
         row, whose = MEMORIES.values(memory), {"tenant": memory.tenant, "owner": memory.owner}
         is_new, more = await self._write(lambda c: sql.remember(c, row, limit=limit), lasts=Lasts.FOR_SURE)
-        try:
-            while more:
-                more = await self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit))
-        except StoreError as error:  # the new one is stored, and the next one goes on with this
-            log.warning("memories beyond the limit of %d stay for now: %s", limit, error)
+        if more:
+            await drop_surplus(lambda: self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit)), limit=limit)
         return is_new
 
     async def recall(
@@ -115,37 +105,26 @@ class SqliteMemories(SqliteWork):
 
         async def read() -> Sequence[RecalledMemory]:
             look = partial(sql.recall, text=text, tenant=tenant, owner=owner, conversation=conversation, limit=limit)
-            return [RecalledMemory(MEMORIES.fact(row), share) for row, share in await self._read(look)]
+            return [RecalledMemory(MEMORIES.read_fact(row), share) for row, share in await self._read(look)]
 
         if self._memories is None:
             return await read()
         return await self._memories.get((*whose, text, limit), read, nothing=whose)
 
-    async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
-        look = partial(sql.page, tenant=tenant, owner=owner, before=before, limit=limit + 1)
+    async def list_memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
+        look = partial(sql.list_page, tenant=tenant, owner=owner, before=before, limit=limit + 1)
         rows = await self._read(look)
         more = rows[limit - 1][-1] if len(rows) > limit else None
-        return MemoryPage([MEMORIES.fact(row[:-1]) for row in rows[:limit]], more)
+        return MemoryPage([MEMORIES.read_fact(row[:-1]) for row in rows[:limit]], more)
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
-        forgotten = 0
-        for i in range(0, len(memory_ids), sql.STEP):
-            step = partial(sql.forget, ids=memory_ids[i : i + sql.STEP], tenant=tenant, owner=owner)
-            forgotten += await self._forget(step, behind=forgotten)
-        return forgotten
+        steps = (memory_ids[i : i + sql.STEP] for i in range(0, len(memory_ids), sql.STEP))
+        return await sum_forgotten(
+            self._write(partial(sql.forget, ids=ids, tenant=tenant, owner=owner), lasts=Lasts.FOR_SURE) for ids in steps
+        )
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         places = None if elsewhere else ("", conversation or "")
         step = partial(sql.forget_step, tenant=tenant, owner=owner, places=places)
-        forgotten = 0
-        while gone := await self._forget(step, behind=forgotten):
-            forgotten += gone
-        return forgotten
-
-    async def _forget(self, step: Callable[[sqlite3.Connection], int], *, behind: int) -> int:
-        try:
-            return await self._write(step, lasts=Lasts.FOR_SURE)
-        except StoreError as error:
-            if not behind:
-                raise
-            raise PartialError(f"{behind} memories are gone, the others are not: {error}") from error
+        steps = (self._write(step, lasts=Lasts.FOR_SURE) for _ in count())
+        return await sum_forgotten(steps, until_none=True)

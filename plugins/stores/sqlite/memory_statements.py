@@ -122,7 +122,7 @@ UNREAD = "SELECT number, text FROM memories WHERE words IS NULL LIMIT ?"
 _READ_WORDS = "UPDATE memories SET words = ? WHERE number = ?"
 
 
-def versions(connection: sqlite3.Connection, asked: Sequence[None]) -> list[int]:
+def count_versions(connection: sqlite3.Connection, asked: Sequence[None]) -> list[int]:
     """Return the number that changes with each change of a memory, for each caller."""
     return [int(connection.execute(VERSION).fetchone()[0])] * len(asked)
 
@@ -134,7 +134,7 @@ def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[b
     """
     memory_id, tenant, owner, conversation, text, created_s = row
     ((owner_id,),) = connection.execute(_ADD_OWNER, (tenant, owner)).fetchall()
-    values = (owner_id, conversation or "", memory_id, text, created_s, _json_words(text))
+    values = (owner_id, conversation or "", memory_id, text, created_s, _list_json_words(text))
     is_new = connection.execute(_ADD, values).rowcount > 0
     return is_new, drop_oldest(connection, tenant=tenant, owner=owner, limit=limit)
 
@@ -156,7 +156,7 @@ def is_unread(connection: sqlite3.Connection) -> bool:
 def read_words(connection: sqlite3.Connection) -> int:
     """Index the words of up to a step of memories that are not indexed yet. Return how many."""
     unread = connection.execute(UNREAD, (STEP,)).fetchall()
-    connection.executemany(_READ_WORDS, [(_json_words(text), number) for number, text in unread])
+    connection.executemany(_READ_WORDS, [(_list_json_words(text), number) for number, text in unread])
     return len(unread)
 
 
@@ -175,15 +175,17 @@ def recall(
     words = sorted(extract_keywords(text))
     counts = dict(connection.execute(COUNTS, (owner_id, conversation or "", json.dumps(words))))
     weights = {word: math.log(1 + kept / (counts.get(word) or 0.5)) for word in words}
-    scores, cut = _scores(connection, owner_id, places, weights, counts)
+    scores, cut = _compute_scores(connection, owner_id, places, weights, counts)
     best = heapq.nlargest(max(_COMPARED, limit), scores, key=lambda number: (scores[number], number))
-    found = sorted(_score_rows(connection, best, scores, weights, cut), key=lambda each: (-each[1], -each[0][6]))
+    found = sorted(
+        _iterate_score_rows(connection, best, scores, weights, cut), key=lambda each: (-each[1], -each[0][6])
+    )
     whole = sum(weights.values())
     told = [(row[:6], round(score / whole, 6)) for row, score in found[:limit]]
-    return [*told, *_newest(connection, owner_id, places, known=scores, limit=limit - len(told))]
+    return [*told, *_list_newest(connection, owner_id, places, known=scores, limit=limit - len(told))]
 
 
-def _scores(
+def _compute_scores(
     connection: sqlite3.Connection,
     owner_id: int,
     places: Sequence[str],
@@ -209,7 +211,7 @@ def _scores(
     return scores, cut
 
 
-def _score_rows(
+def _iterate_score_rows(
     connection: sqlite3.Connection,
     numbers: Sequence[int],
     scores: Mapping[int, float],
@@ -225,7 +227,7 @@ def _score_rows(
         yield tuple(row), round(score, 9)  # the same words in another order are a tie
 
 
-def _newest(
+def _list_newest(
     connection: sqlite3.Connection, owner_id: int, places: Iterable[str], *, known: Mapping[int, float], limit: int
 ) -> list[tuple[Row, float]]:
     """Return up to `limit` of the newest memories that have nothing in common with the text."""
@@ -241,7 +243,7 @@ def _newest(
     return [(row[:6], 0.0) for row in rows[:limit]]
 
 
-def page(connection: sqlite3.Connection, *, tenant: str, owner: str, before: int | None, limit: int) -> list[Row]:
+def list_page(connection: sqlite3.Connection, *, tenant: str, owner: str, before: int | None, limit: int) -> list[Row]:
     """Return up to `limit` rows of all conversations, the newest first, each followed by its number."""
     which = (tenant, owner, (1 << 63) - 1 if before is None else before, limit)
     return [row[:7] for row in connection.execute(PAGE, which)]
@@ -259,5 +261,5 @@ def forget_step(connection: sqlite3.Connection, *, tenant: str, owner: str, plac
     return connection.execute(FORGET_IN, (tenant, owner, places[-1], STEP)).rowcount
 
 
-def _json_words(text: str) -> str:
+def _list_json_words(text: str) -> str:
     return json.dumps(sorted(extract_keywords(text)), ensure_ascii=False)

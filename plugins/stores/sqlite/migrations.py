@@ -403,7 +403,7 @@ MIGRATIONS: Sequence[Migration] = (
 )
 
 
-def carry_out(migrations: Iterable[Migration], connection: sqlite3.Connection) -> None:
+def execute_statements(migrations: Iterable[Migration], connection: sqlite3.Connection) -> None:
     """Execute the statements one by one. They may call `ask_id`, which SQLite does not have."""
     connection.create_function("ask_id", 3, ask_id, deterministic=True)
     for migration in migrations:

@@ -69,7 +69,7 @@ NEWEST_ITEMS = f"""SELECT number, item FROM conversation_items WHERE {_OF_CONVER
 DELETE_ITEM = f"DELETE FROM conversation_items WHERE {_OF_CONVERSATION} AND id = ?"
 
 
-def _deletion(table: str, parts: str, owner: str) -> tuple[str, str, str]:
+def _build_deletion(table: str, parts: str, owner: str) -> tuple[str, str, str]:
     """Return the statements that find the number of a row, delete some of the rows that belong to it, and delete it."""
     return (
         f"SELECT number FROM {table} WHERE tenant = ? AND id = ?",
@@ -79,8 +79,8 @@ def _deletion(table: str, parts: str, owner: str) -> tuple[str, str, str]:
     )
 
 
-DELETE_RESPONSE = _deletion("responses", "answer_chunks", "response")
-DELETE_CONVERSATION = _deletion("conversations", "conversation_items", "conversation")
+DELETE_RESPONSE = _build_deletion("responses", "answer_chunks", "response")
+DELETE_CONVERSATION = _build_deletion("conversations", "conversation_items", "conversation")
 
 #: By table: the numbers of old rows, the deletion of some of the rows that belong to them, and of some of them.
 OLD_RESPONSES = """SELECT number FROM (SELECT number, created_s FROM responses ORDER BY number LIMIT ?2)
@@ -126,7 +126,7 @@ def _check_key(connection: sqlite3.Connection, response: StoredResponse, *, take
         raise KeyTakenError(f"another response has the Idempotency-Key of the response {response.id!r}")
 
 
-def response_chain(
+def list_response_chain(
     connection: sqlite3.Connection, response_id: str | None, *, tenant: str, limit: int
 ) -> list[StoredResponse]:
     """Return a response before the ones that it continues, newest first, up to `limit` of them."""
@@ -135,7 +135,7 @@ def response_chain(
         row = connection.execute(RESPONSE, (tenant, response_id)).fetchone()
         if row is None:
             break
-        found.append(RESPONSES.fact(row))
+        found.append(RESPONSES.read_fact(row))
         response_id = found[-1].previous_id
     return found
 
@@ -152,7 +152,7 @@ def append_answer(
     connection.executemany(ADD_CHUNK, [(response, number, chunk) for number, chunk in enumerate(chunks, start)])
 
 
-def delete(
+def delete_batch(
     connection: sqlite3.Connection, statements: tuple[str, str, str], *, tenant: str, row_id: str
 ) -> bool | None:
     """Delete one batch of the child rows of a row, and the row itself after the last batch.
@@ -187,7 +187,7 @@ def add_items(
     return bool(found)
 
 
-def items(
+def list_items(
     connection: sqlite3.Connection,
     conversation_id: str,
     *,
@@ -222,7 +222,7 @@ def delete_item(
     return True
 
 
-def prune(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
+def prune_responses(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
     """Delete old responses and conversations, up to `limit` rows. Return how many rows are gone."""
     left = limit
     for find, delete_parts, delete_rows in PRUNE:

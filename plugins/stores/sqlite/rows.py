@@ -19,7 +19,7 @@ class Rows(Generic[FactT]):
         #: The values of a fact, in the order of `names`: ten times as fast as `dataclasses.astuple`.
         self.values: Callable[[FactT], tuple[Any, ...]] = attrgetter(*self.names)
 
-    def fact(self, row: Iterable[object]) -> FactT:
+    def read_fact(self, row: Iterable[object]) -> FactT:
         values: dict[str, Any] = dict(zip(self.names, row, strict=True))
         for name in self._flags:
             values[name] = bool(values[name])

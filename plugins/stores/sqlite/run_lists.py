@@ -56,7 +56,7 @@ _INDEXES: Final = (
 )
 
 
-def page(
+def list_page(
     connection: sqlite3.Connection,
     *,
     tenant: str,
@@ -77,7 +77,9 @@ def page(
         f"LIMIT ?) WHERE true{''.join(f' AND seen_{name} = ?' for name in rest)} LIMIT ?",
         (*values, look, *rest.values(), limit + 1),
     ).fetchall()
-    runs = [RUNS.fact(row) for place, *_ in found[:limit] for row in connection.execute(journal.RUN_LISTED, (place,))]
+    runs = [
+        RUNS.read_fact(row) for place, *_ in found[:limit] for row in connection.execute(journal.RUN_LISTED, (place,))
+    ]
     if len(found) > limit:
         return RunPage(runs=runs, behind=(found[limit - 1][1], found[limit - 1][2]))
     if not rest:

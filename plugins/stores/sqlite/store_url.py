@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from gateway.plugin import AuditLine, KeptLine, StoreError
 
-from .file import IN_MEMORY, SqliteError, connect, end_log, mode_to_look
-from .file_check import defect
+from .file import IN_MEMORY, SqliteError, choose_reading_mode, connect, end_log
+from .file_check import find_defect
 from .journal_statements import AUDIT_ROWS
 from .migrations import APPLICATION_ID, AUDIT_TRIGGERS
 from .rows import Rows
@@ -39,7 +39,7 @@ class SqliteBeside:
 
     def audit_log(self, *, after: int, size: int) -> Iterator[list[KeptLine]]:
         with self._open_connection() as connection:
-            while page := [_row(row) for row in connection.execute(AUDIT_ROWS, (after, size))]:
+            while page := [_convert_row(row) for row in connection.execute(AUDIT_ROWS, (after, size))]:
                 yield page
                 after = page[-1][0]
 
@@ -59,7 +59,10 @@ class SqliteBeside:
 
     def _write_copy(self, draft: str, *, progress: Callable[[int, int], None]) -> None:
         place = self._place
-        with closing(connect(place, mode=mode_to_look(place))) as source, closing(sqlite3.connect(draft)) as target:
+        with (
+            closing(connect(place, mode=choose_reading_mode(place))) as source,
+            closing(sqlite3.connect(draft)) as target,
+        ):
             if source.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise SqliteError("it is a database of another program")
             # A read transaction is what makes the copy end: without one it begins anew at each write.
@@ -69,7 +72,7 @@ class SqliteBeside:
             end_log(target)
         # Immutable: read as it stands, without a log beside it.
         with closing(sqlite3.connect(f"{Path(draft).as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
-            if (found := defect(copy)) is not None:
+            if (found := find_defect(copy)) is not None:
                 raise SqliteError(f"the store is damaged ({found})")
 
     @contextmanager
@@ -78,7 +81,7 @@ class SqliteBeside:
             with closing(connect(self._place, mode="ro")) as connection:
                 if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
                     raise StoreError(f"{self._place!r} is not the store of a gateway: name its configuration with -c")
-                connection.text_factory = _text
+                connection.text_factory = _decode_text
                 yield connection
         except SqliteError as error:
             raise StoreError(str(error)) from None
@@ -89,19 +92,19 @@ class SqliteBeside:
             ) from None
 
 
-def _text(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     """Decode bytes. Bytes that are not text come from another program, and must not end the reading."""
     return content.decode("utf-8", "surrogateescape")
 
 
-def _row(row: tuple[object, ...]) -> KeptLine:
+def _convert_row(row: tuple[object, ...]) -> KeptLine:
     seq, *values, found = row
     if not isinstance(seq, int):
         raise StoreError(f"the audit log has a line {seq!r}, and lines have numbers: its table is not the gateway's")
-    return seq, {name: _plain(value) for name, value in zip(_NAMES, values, strict=True)}, str(found)
+    return seq, {name: _get_plain(value) for name, value in zip(_NAMES, values, strict=True)}, str(found)
 
 
-def _plain(value: object) -> object:
+def _get_plain(value: object) -> object:
     """Return the value.
 
     Bytes and infinity, which the gateway never writes and JSON lacks, are returned as their `repr`.

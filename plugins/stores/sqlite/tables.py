@@ -19,8 +19,8 @@ from typing import Final
 
 from gateway.plugin import TABLES, StoreError, TableRow
 
-from .file import SqliteError, connect, end_log, mode_to_look, open_file
-from .file_check import defect
+from .file import SqliteError, choose_reading_mode, connect, end_log, open_file
+from .file_check import find_defect
 from .migrations import APPLICATION_ID, MIGRATIONS
 
 #: So much is read at once, about.
@@ -42,11 +42,11 @@ class SqliteTableReader:
         self._connection = connection
 
     def count_rows(self, table: str) -> int:
-        with _translate():
+        with _translate_errors():
             return int(self._connection.execute(f"SELECT count(*) FROM ({_select(table)})").fetchone()[0])
 
     def read_rows(self, table: str) -> Iterator[Sequence[TableRow]]:
-        with _translate():
+        with _translate_errors():
             cursor = self._connection.execute(_select(table))
             piece: list[TableRow] = []
             size = 0
@@ -69,7 +69,7 @@ class SqliteTableWriter(SqliteTableReader):
         self._place = place
 
     def write_rows(self, table: str, rows: Sequence[TableRow]) -> None:
-        with _translate():
+        with _translate_errors():
             if table == "sequences":
                 for row in rows:
                     if not self._connection.execute(_FIND_SEQUENCE, row).rowcount:
@@ -77,24 +77,26 @@ class SqliteTableWriter(SqliteTableReader):
                 return
             # Rows that triggers have written, such as counts of changes, are replaced.
             columns = TABLES[table]
-            statement = f"INSERT OR REPLACE INTO {table} ({_list(columns)}) VALUES ({', '.join('?' * len(columns))})"
+            statement = (
+                f"INSERT OR REPLACE INTO {table} ({_join_columns(columns)}) VALUES ({', '.join('?' * len(columns))})"
+            )
             self._connection.executemany(statement, rows)
 
     def finish(self) -> None:
         """Do nothing: triggers have written what follows from the rows."""
 
     def commit(self) -> None:
-        with _translate():
+        with _translate_errors():
             self._connection.execute("COMMIT")
             end_log(self._connection)
             self._connection.close()
             for path in (self._draft, self._place.parent):
-                _sync(path)
+                _sync_file(path)
             try:
                 os.link(self._draft, self._place)
             except FileExistsError:
                 raise _build_taken_error(self._place) from None
-            _sync(self._place.parent)
+            _sync_file(self._place.parent)
 
 
 class SqliteTables:
@@ -106,7 +108,11 @@ class SqliteTables:
     @contextmanager
     def open_source(self) -> Iterator[SqliteTableReader]:
         place = str(self._place)
-        with _translate(), _keep_gateways_out(self._place), closing(connect(place, mode=mode_to_look(place))) as source:
+        with (
+            _translate_errors(),
+            _keep_gateways_out(self._place),
+            closing(connect(place, mode=choose_reading_mode(place))) as source,
+        ):
             _check_version(source, place)
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -118,7 +124,7 @@ class SqliteTables:
             raise _build_taken_error(self._place)
         if not self._place.parent.is_dir():
             raise StoreError(f"there is no folder {str(self._place.parent)!r} for the store: create it")
-        with _translate():
+        with _translate_errors():
             folder = Path(tempfile.mkdtemp(prefix=f"{self._place.name}.new-", dir=self._place.parent))
             try:
                 draft = folder / self._place.name
@@ -131,10 +137,13 @@ class SqliteTables:
 
 
 def _select(table: str) -> str:
-    return _SELECTS.get(table) or f"SELECT {_list(TABLES[table])} FROM {table} ORDER BY {_ORDERS.get(table, 'rowid')}"
+    return (
+        _SELECTS.get(table)
+        or f"SELECT {_join_columns(TABLES[table])} FROM {table} ORDER BY {_ORDERS.get(table, 'rowid')}"
+    )
 
 
-def _list(columns: Sequence[str]) -> str:
+def _join_columns(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
@@ -167,7 +176,7 @@ def _check_version(source: sqlite3.Connection, place: str) -> None:
         raise SqliteError(
             f"the store {place!r} has version {version}, and this program copies {len(MIGRATIONS)}: {way_out}"
         )
-    if (found := defect(source)) is not None:
+    if (found := find_defect(source)) is not None:
         raise SqliteError(f"the store {place!r} is damaged ({found}): put a backup in its place")
     source.text_factory = str  # the check reads what is no text, too
 
@@ -192,7 +201,7 @@ def _keep_gateways_out(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _translate() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise a failure of SQLite, or of a file, as a StoreError."""
     try:
         yield
@@ -204,7 +213,7 @@ def _build_taken_error(place: Path) -> StoreError:
     return StoreError(f"{str(place)!r} is there already: it stays as it is. Name another file, or move it away")
 
 
-def _sync(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -70,7 +70,7 @@ class PlainTransactions:
         with suppress(sqlite3.Error):  # some failures have rolled back already
             self.connection.execute("ROLLBACK")
 
-    def rest(self) -> None:
+    def do_idle_work(self) -> None:
         """Do work for which no caller waits."""
 
     def close(self) -> None:
@@ -98,11 +98,11 @@ class LoggedTransactions(PlainTransactions):
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
     def begin(self, *, lasts: Lasts) -> None:
-        if self._watch.check():
+        if self._watch.check_files():
             self._write_mark()
-            self._watch.check()
+            self._watch.check_files()
         if not self._is_settled:
-            self._settle()
+            self._settle_commit()
         self._begin_transaction("FULL" if lasts is Lasts.FOR_SURE else "NORMAL")
 
     def commit(self, *, lasts: Lasts) -> None:
@@ -111,20 +111,20 @@ class LoggedTransactions(PlainTransactions):
         except sqlite3.Error as error:
             self._is_settled = False
             try:
-                self._settle()
+                self._settle_commit()
             except (sqlite3.Error, SqliteError) as further:
                 raise SqliteUncertainError(f"{error}; then, while that was undone: {further}") from error
             raise
         self._commits += 1
         if lasts is Lasts.ON_DISK:
-            self._sync()
+            self._sync_log()
         elif lasts is Lasts.FOR_SURE:
             try:
-                self._watch.check()
+                self._watch.check_files()
             except SqliteError as error:
                 raise SqliteUncertainError(str(error)) from error
 
-    def _sync(self) -> None:
+    def _sync_log(self) -> None:
         """Wait for the disk without the lock of writers: processes that write wait for it at the same time.
 
         All earlier data in the log is on disk then as well, whichever process wrote it.
@@ -136,18 +136,18 @@ class LoggedTransactions(PlainTransactions):
                 self._watch.sync_log()
             except OSError:  # written once more, it is there, or it is unknown
                 self._is_settled = False
-                self._settle()
-            self._watch.check()
+                self._settle_commit()
+            self._watch.check_files()
         except (sqlite3.Error, SqliteError) as error:
             raise SqliteUncertainError(str(error)) from error
 
-    def rest(self) -> None:
+    def do_idle_work(self) -> None:
         """Play the log into the database now and then."""
         rows = self.connection.total_changes
         if self._commits >= CHECKPOINT_COMMITS or rows - self._rows >= CHECKPOINT_ROWS:
             self._commits, self._rows = 0, rows
             try:
-                self._watch.check()
+                self._watch.check_files()
                 _, pages, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 if pages >= LONG_PAGES:
                     self._begin_log_anew()
@@ -155,11 +155,11 @@ class LoggedTransactions(PlainTransactions):
                 self._is_settled = False
             except sqlite3.Error as error:  # no transaction would report it: they go on, with the log alone
                 self._is_settled = False
-                self._tell(error)
+                self._log_playback_state(error)
             else:
-                self._tell(None)
+                self._log_playback_state(None)
 
-    def _tell(self, error: sqlite3.Error | None) -> None:
+    def _log_playback_state(self, error: sqlite3.Error | None) -> None:
         """Log that the log cannot be played, once, and once that it can be again."""
         if (error is not None) == self._is_behind:
             return
@@ -192,9 +192,9 @@ class LoggedTransactions(PlainTransactions):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
             self._watch.close(is_in_use=True)
 
-    def _settle(self) -> None:
+    def _settle_commit(self) -> None:
         """Settle an uncertain commit. Raises sqlite3.Error and SqliteError."""
-        self._watch.check()
+        self._watch.check_files()
         self._write_mark()
         self._begin_transaction("FULL")
         try:

@@ -49,10 +49,10 @@ class SqliteUsage(SqliteWork):
     async def end_usage(self, writer: str) -> None:
         await self._write(lambda c: c.execute(_UNMARK, (writer,)).rowcount)
 
-    async def lost_usage(self, *, before_s: float) -> Sequence[float]:
+    async def forget_lost_usage(self, *, before_s: float) -> Sequence[float]:
         return await self._write(lambda c: [row[0] for row in c.execute(_LOST, (before_s,)).fetchall()])
 
-    async def usage(
+    async def sum_usage(
         self,
         *,
         since: str,
@@ -64,7 +64,7 @@ class SqliteUsage(SqliteWork):
         days = (since,) if since == until else (since, until)
         values = (*days, *(() if tenant is None else (tenant,)))
         if only is None:
-            return await self._all(USAGE, _select(by, days=len(days), of_one=tenant is not None), values)
+            return await self._fetch_all(USAGE, _select(by, days=len(days), of_one=tenant is not None), values)
         found: list[StoredUsage] = []
         if len(days) == 1 and not await self._read(lambda c: c.execute(_HAS_DAY, days).fetchone()):
             return found
@@ -72,24 +72,24 @@ class SqliteUsage(SqliteWork):
         for begin in range(0, len(ordered), _AT_ONCE):  # other work goes on between two
             part = ordered[begin : begin + _AT_ONCE]
             statement = _select(by, days=len(days), of_one=tenant is not None, only=len(part))
-            found += await self._all(USAGE, statement, (*chain.from_iterable(part), *values))
+            found += await self._fetch_all(USAGE, statement, (*chain.from_iterable(part), *values))
         return found
 
-    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+    async def list_usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         return await self._read(lambda c: dict(c.execute(_CHANGES, (since, until)).fetchall()))
 
-    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
-        def attend(connection: sqlite3.Connection) -> None:
+    async def announce_gateway(self, gateway: str, *, now_s: float, until_s: float) -> None:
+        def write_gateway(connection: sqlite3.Connection) -> None:
             connection.execute(_FORGET, (now_s,))
             connection.execute(_ATTEND, (gateway, until_s))
 
-        await self._write(attend)
+        await self._write(write_gateway)
 
     async def count_gateways(self, *, now_s: float) -> int:
         count: int = (await self._read(lambda c: c.execute(_ATTENDING, (now_s,)).fetchone()))[0]
         return count
 
-    async def leave(self, gateway: str) -> None:
+    async def withdraw_gateway(self, gateway: str) -> None:
         await self._write(lambda c: c.execute(_LEAVE, (gateway,)).rowcount)
 
     async def prune_usage(self, *, before: str) -> int:

@@ -20,16 +20,16 @@ from pydantic import Field
 
 from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict, place_sha256
 from gateway.plugin.settings import Config as Section
-from gateway.plugin.settings import Duration, FilePath, ToolConfig, limit_count, limit_size
+from gateway.plugin.settings import Duration, FilePath, ToolConfig, build_count_type, build_size_type
 from gateway.plugin.shell.classifier import read_command
 from gateway.plugin.shell.git import GIT_FUNCTION
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
 from gateway.plugin.shell.programs import PYTHON_FUNCTION, PYTHON_NAMES
-from gateway.plugin.templates import Values, filled_object
-from gateway.sandbox.confinement import Choice, Sandbox, replace_level, strongest
+from gateway.plugin.templates import Values, fill_object
+from gateway.sandbox.confinement import Choice, Sandbox, find_strongest, replace_level
 from gateway.sandbox.launch_messages import Level, Order, ProcessLimits
-from gateway.sandbox.programs import program, shell
+from gateway.sandbox.programs import find_program, find_shell
 from gateway.sandbox.run import CommandResult, run
 
 from .environment import ALWAYS, HARMLESS, Settings
@@ -52,17 +52,19 @@ _READ_ONLY_NOTE: Final = (
 
 
 class CommandLimits(Section):
-    cpu_s: Annotated[int, limit_count(1, 86_400)] = Field(
+    cpu_s: Annotated[int, build_count_type(1, 86_400)] = Field(
         default=30, description="CPU time of each process, in seconds."
     )
-    memory_bytes: Annotated[int, limit_size(16 << 20, 1 << 40)] = Field(
+    memory_bytes: Annotated[int, build_size_type(16 << 20, 1 << 40)] = Field(
         default=1 << 30, description="Memory of all processes together."
     )
-    file_bytes: Annotated[int, limit_size(0, 1 << 40)] = Field(
+    file_bytes: Annotated[int, build_size_type(0, 1 << 40)] = Field(
         default=64 << 20, description="Largest file that a command writes."
     )
-    processes: Annotated[int, limit_count(1, 100_000)] = Field(default=64, description="Processes at the same time.")
-    open_files: Annotated[int, limit_count(16, 1 << 20)] = Field(
+    processes: Annotated[int, build_count_type(1, 100_000)] = Field(
+        default=64, description="Processes at the same time."
+    )
+    open_files: Annotated[int, build_count_type(16, 1 << 20)] = Field(
         default=256, description="Files that each process has open."
     )
 
@@ -83,7 +85,7 @@ class Config(ToolConfig):
         "strongest that this machine has. A command that was judged harmless runs read-only, whatever this says.",
     )
     readable: tuple[FilePath, ...] = Field(default=(), description="Further files and folders that commands may read.")
-    max_output_bytes: Annotated[int, limit_size(1 << 10, 64 << 20)] = Field(
+    max_output_bytes: Annotated[int, build_size_type(1 << 10, 64 << 20)] = Field(
         default=256 << 10, description="How much of the output is kept."
     )
     limits: CommandLimits = Field(default_factory=CommandLimits, description="What a command may use.")
@@ -118,13 +120,13 @@ class ExecuteCommand:
         return self._choices[True].level
 
     async def list_tools(self) -> Sequence[ToolSpec]:
-        return (_spec(self._config),)
+        return (_build_spec(self._config),)
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
         """Return why the call cannot run: it is not a command, no shell can read it, or nothing confines it."""
-        if problem := _problem(call.arguments.get("command")):
+        if problem := _find_problem(call.arguments.get("command")):
             return f"The command was not run: {problem}."
-        if not way_to_run(call.arguments["command"]).argv:
+        if not choose_way_to_run(call.arguments["command"]).argv:
             return "The command was not run: this machine has none of dash, bash and busybox to read it."
         choice = await self.choose(read_only=call.harmless)
         if choice.level is None:
@@ -164,16 +166,18 @@ class ExecuteCommand:
             return ToolResult(refusal, ok=False)
         level = (await self.choose(read_only=call.harmless)).level
         assert level is not None  # once found it stays
-        order = replace_level(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
+        order = replace_level(
+            self._build_order(choose_way_to_run(call.arguments["command"]), read_only=call.harmless), level=level
+        )
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
         )
-        return _result(finished, order)
+        return _format_result(finished, order)
 
     def bind(self, arguments: Json, values: Values) -> Json:
         """Put values into the command as words, or as parts of words. See `Binder`."""
-        return filled_object(arguments, values, writers={"command": build_command})
+        return fill_object(arguments, values, writers={"command": build_command})
 
     async def choose(self, *, read_only: bool = False) -> Choice:
         """Choose the confinement once. If the machine had none, try again at the next call."""
@@ -181,14 +185,14 @@ class ExecuteCommand:
             if self._choices[read_only].level is None:
                 with suppress(OSError):
                     self._cwd.mkdir(mode=0o755, exist_ok=True)
-                order = self._order(Way((), ALWAYS), read_only=read_only)
-                self._choices[read_only] = await strongest(self._config.sandbox, order)
+                order = self._build_order(Way((), ALWAYS), read_only=read_only)
+                self._choices[read_only] = await find_strongest(self._config.sandbox, order)
             return self._choices[read_only]
 
     async def close(self) -> None:
         """Do nothing: every command ends with its call."""
 
-    def _order(self, way: Way, *, read_only: bool) -> Order:
+    def _build_order(self, way: Way, *, read_only: bool) -> Order:
         return Order(
             argv=way.argv,
             settings=way.settings,
@@ -201,25 +205,25 @@ class ExecuteCommand:
         )
 
 
-def way_to_run(command: str) -> Way:
+def choose_way_to_run(command: str) -> Way:
     """Return the way to run a text, which depends on the text alone. Harmless texts get a restricting environment."""
     try:
         script, _ = read_command(command)
     except Objection:
-        return Way(_arguments(command, prelude=""), ALWAYS)
+        return Way(_split_arguments(command, prelude=""), ALWAYS)
     git = any(step.words[0].text == "git" for step in script.steps)
     module = any(step.words[0].text in PYTHON_NAMES and step.words[1].text == "-m" for step in script.steps)
     prelude = (GIT_FUNCTION if git else "") + (PYTHON_FUNCTION if module else "")
-    return Way(_arguments(command, prelude=prelude), HARMLESS)
+    return Way(_split_arguments(command, prelude=prelude), HARMLESS)
 
 
-def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:
+def _split_arguments(command: str, *, prelude: str) -> tuple[str, ...]:
     """Return the words of a plain command if its program exists. All other texts go through the shell."""
     with suppress(Objection):
         argv = None if prelude else parse(command).argv
-        if argv is not None and program(argv[0]) is not None:
+        if argv is not None and find_program(argv[0]) is not None:
             return argv
-    interpreter = shell()
+    interpreter = find_shell()
     return (*interpreter, "-c", prelude + command) if interpreter else ()
 
 
@@ -243,7 +247,7 @@ def reaches(config: Config) -> Sequence[Reach]:
 PLUGIN = Plugin(Config, build, assessor="command", reaches=reaches, anywhere={"cwd": str(Path(__file__).parent)})
 
 
-def _problem(command: object) -> str | None:
+def _find_problem(command: object) -> str | None:
     if not isinstance(command, str) or not command.strip():
         return "'command' must be a text such as 'ls -l'"
     try:
@@ -257,7 +261,7 @@ def _problem(command: object) -> str | None:
     return None
 
 
-def _spec(config: Config) -> ToolSpec:
+def _build_spec(config: Config) -> ToolSpec:
     return ToolSpec(
         name="execute_command",
         description=(
@@ -279,7 +283,7 @@ def _spec(config: Config) -> ToolSpec:
     )
 
 
-def _result(finished: CommandResult, order: Order) -> ToolResult:
+def _format_result(finished: CommandResult, order: Order) -> ToolResult:
     outcome = finished.outcome
     if outcome.end == "unconfined":
         said = " ".join((outcome.detail, finished.stderr[-500:].strip())).strip()
@@ -292,7 +296,7 @@ def _result(finished: CommandResult, order: Order) -> ToolResult:
     if outcome.end == "exited":
         first, ok = f"exit code {outcome.code}{_explain_exit_code(outcome.code)}", outcome.code < _NOT_EXECUTABLE
     else:
-        first, ok = f"stopped: {_excess(finished, order)}", False
+        first, ok = f"stopped: {_describe_excess(finished, order)}", False
     parts = [first, *_format_output(finished)]
     if order.read_only and first != "exit code 0" and any(words in finished.stderr for words in _DENIED):
         parts.append(_READ_ONLY_NOTE)
@@ -315,7 +319,7 @@ def _explain_exit_code(code: int) -> str:
     return ""
 
 
-def _excess(finished: CommandResult, order: Order) -> str:
+def _describe_excess(finished: CommandResult, order: Order) -> str:
     limits = order.limits
     return {
         "timeout": f"it ran longer than {order.timeout_s:g} seconds",

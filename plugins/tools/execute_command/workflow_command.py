@@ -71,7 +71,7 @@ class _Reader:
             if self.nested is None and self.place in ("outside", "double") and not self.escaped:
                 self.nested = self._match_opener(text, index)
             self.behind_dollar = character == "$" and self.place == "outside" and not self.escaped
-            self._step(character)
+            self._read_character(character)
             self._last = character
             self._last_mark = self._last_mark if character in " \t" else character
 
@@ -80,7 +80,7 @@ class _Reader:
         found = next((opener for opener in _OPENERS if text.startswith(opener, index)), None)
         return None if found in outside_only and self.place == "double" else found
 
-    def _step(self, character: str) -> None:
+    def _read_character(self, character: str) -> None:
         if self.place == "single":
             self.place = "outside" if character == "'" else "single"
         elif self.place == "comment":

@@ -27,12 +27,12 @@ from gateway.plugin.settings import (
     Secret,
     ToolConfig,
     ValueType,
-    limit_count,
-    limit_size,
+    build_count_type,
+    build_size_type,
 )
 from gateway.plugin.sql.statement import judge
 from gateway.plugin.templates import TemplateValue as Bound
-from gateway.plugin.templates import Values, filled_object
+from gateway.plugin.templates import Values, fill_object
 
 from .engine import Engine, EngineDoubt, Statement, StatementError
 from .rows import SqlRows
@@ -45,7 +45,7 @@ MAX_PARAMS = 1000
 _EXTENSION = re.compile(r"[\w-]{1,63}")
 
 
-def _url(value: object, folder: Path) -> Secret:
+def _read_url(value: object, folder: Path) -> Secret:
     """Return the URL, with a file that begins at `folder`. No message repeats it, because it may hold a password."""
     url = value.reveal() if isinstance(value, Secret) else value
     if not isinstance(url, str):
@@ -60,7 +60,7 @@ def _url(value: object, folder: Path) -> Secret:
     return Secret(f"{SQLITE}{folder / file}")
 
 
-def _extension(value: object) -> str:
+def _check_extension(value: object) -> str:
     if not isinstance(value, str) or not _EXTENSION.fullmatch(value):
         raise ValueError("expected the name of an extension, such as citext")
     return value
@@ -69,21 +69,21 @@ def _extension(value: object) -> str:
 class Config(ToolConfig):
     """Asks a database."""
 
-    url: Annotated[Secret, PathLeaf(kind="secret database URL", parse=_url)] = Field(
+    url: Annotated[Secret, PathLeaf(kind="secret database URL", parse=_read_url)] = Field(
         default=Secret(f"{SQLITE}./data.db"),
         validate_default=True,
         description="The database: `sqlite:///FILE`, which must exist, or `postgresql://...`.",
     )
     url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
     read_only: Flag = Field(default=True, description="Open the database for reading only.")
-    trusted_extensions: tuple[Annotated[str, ValueType(kind="extension", parse=_extension)], ...] = Field(
+    trusted_extensions: tuple[Annotated[str, ValueType(kind="extension", parse=_check_extension)], ...] = Field(
         default=(),
         description="Extensions of PostgreSQL whose functions only read, as far as a superuser owns these: statements "
         "that use them run without approval.",
     )
     timeout: Duration = Field(default=30.0, description="Longest time for a statement.")
-    max_rows: Annotated[int, limit_count(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
-    max_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
+    max_rows: Annotated[int, build_count_type(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
+    max_bytes: Annotated[int, build_size_type(1, 1 << 30)] = Field(
         default=256 << 10, description="Size of the rows of a result, as JSON."
     )
 
@@ -116,7 +116,7 @@ class ExecuteSql:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._engine = _engine(config)
+        self._engine = _build_engine(config)
         self._dialect: Dialect = "postgres" if config.address.startswith(POSTGRES) else "sqlite"
 
     async def list_tools(self) -> Sequence[ToolSpec]:
@@ -124,8 +124,8 @@ class ExecuteSql:
         what = "read-only" if self._config.read_only else "changes are committed"
         flags = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         description = f"Runs one SQL statement on the {name} database ({what}) and returns its rows as JSON."
-        place = place_sha256(*_place(self._config.address))
-        return (replace(flags, description=description, parameters=_parameters(mark), server=place),)
+        place = place_sha256(*_build_place(self._config.address))
+        return (replace(flags, description=description, parameters=_build_parameters(mark), server=place),)
 
     def bind(self, arguments: Json, values: Values) -> Json:
         """Bind values to the statement: a value is never a part of it. See `Binder`. Raises ValueError."""
@@ -136,14 +136,14 @@ class ExecuteSql:
             bound.extend(found)
             return statement
 
-        filled = filled_object(arguments, values, writers={"sql": write})
+        filled = fill_object(arguments, values, writers={"sql": write})
         if bound and "params" in filled:
             raise ValueError("it has references in `sql` and `params` besides: write the values in one of the two ways")
         return {**filled, "params": bound} if bound else filled
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """Return why the call cannot run: several statements, or one that the connection would not let run."""
-        statement = _statement(call)
+        statement = _read_statement(call)
         if isinstance(statement, str):
             return statement
         reason = await self._engine.find_refusal(statement)
@@ -154,18 +154,18 @@ class ExecuteSql:
 
         If it is away, the text must be harmless to every database that we can read.
         """
-        statement = _statement(call)
+        statement = _read_statement(call)
         if isinstance(statement, str):
             return None  # it fails, with or without approval
         try:
-            doubt = await self._engine.doubt(statement)
+            doubt = await self._engine.find_doubt(statement)
         except StatementError:
             judged = judge(statement.sql).doubt
             doubt = None if judged is None else EngineDoubt(*judged)
         return None if doubt is None else Verdict("confirm", "default", f"sql.{doubt.rule}", doubt.reason)
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run
-        statement = _statement(call)
+        statement = _read_statement(call)
         if isinstance(statement, str):
             return ToolResult(statement, ok=False)
         table = SqlRows(self._config.max_rows, self._config.max_bytes)
@@ -182,7 +182,7 @@ class ExecuteSql:
         await self._engine.close()
 
 
-def _place(address: str) -> list[str]:
+def _build_place(address: str) -> list[str]:
     """Return what identifies the database and its role: the URL without its password."""
     if not address.startswith(POSTGRES):
         return [address]
@@ -192,7 +192,7 @@ def _place(address: str) -> list[str]:
     return [role.partition(":")[0], where, *named]
 
 
-def _engine(config: Config) -> Engine:
+def _build_engine(config: Config) -> Engine:
     if not config.address.startswith(POSTGRES):
         return Sqlite(config.address.removeprefix(SQLITE), read_only=config.read_only)
     from .postgres import Postgres  # asyncpg is an optional dependency, for PostgreSQL
@@ -205,7 +205,7 @@ def _engine(config: Config) -> Engine:
     )
 
 
-def _statement(call: ToolCall) -> Statement | str:
+def _read_statement(call: ToolCall) -> Statement | str:
     """Return the statement to run, or the problem with the arguments."""
     sql, params = call.arguments.get("sql"), call.arguments.get("params", [])
     if not isinstance(sql, str) or not sql.strip():
@@ -217,7 +217,7 @@ def _statement(call: ToolCall) -> Statement | str:
     return Statement(sql, tuple(params), call.harmless)
 
 
-def _parameters(mark: str) -> Json:
+def _build_parameters(mark: str) -> Json:
     return {
         "type": "object",
         "properties": {
@@ -237,7 +237,7 @@ def _parameters(mark: str) -> Json:
 _SPEC = ToolSpec(
     name="execute_sql",
     description="Runs one SQL statement on the database.",
-    parameters=_parameters("each placeholder"),
+    parameters=_build_parameters("each placeholder"),
     category="database",
 )
 

@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Return why `run` would refuse it, as far as that can be determined without running it."""
         ...
 
-    async def doubt(self, statement: Statement) -> EngineDoubt | None:
+    async def find_doubt(self, statement: Statement) -> EngineDoubt | None:
         """Return why the database itself does not consider the statement harmless. None: it does.
 
         Also None where the statement cannot be compiled now: `run` looks again, and fails a harmless statement that is

@@ -17,11 +17,11 @@ import asyncpg
 
 from .engine import EngineDoubt, Statement, StatementError
 from .postgres_catalog import STATE, Catalogue, FactsCache
-from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, PreparedStatement, connect, end
+from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, PreparedStatement, connect, end_connection
 from .postgres_facts import Fetch
 from .postgres_meter import ConnectionMeter
-from .postgres_refusals import refused_by_postgres
-from .postgres_values import convert_value, doubt_of_values
+from .postgres_refusals import find_postgres_refusal
+from .postgres_values import convert_value, find_value_doubt
 from .rows import SqlRows
 
 LOOK_S: Final = 2  # for one look, on the server
@@ -135,7 +135,7 @@ class Postgres:
         asked = partial(connection.execute, ASKED)
         meter = ConnectionMeter(connection._transport)
         try:
-            with _failures(meter):
+            with _convert_failures(meter):
                 await connection.execute(
                     _build_begin_sql(self._harmless, self._where_known, reading=True)
                     if statement.harmless
@@ -146,33 +146,33 @@ class Postgres:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
-                catalogue = self._catalogue(connection)
+                catalogue = self._load_catalogue(connection)
                 if not statement.harmless:
                     await asked()
-                elif (doubt := await self._find_doubt(connection, statement, asked, catalogue)) is not None or (
-                    doubt := await self._find_change_doubt(connection, statement, catalogue)
-                ) is not None:
+                elif (
+                    doubt := await self._find_statement_doubt(connection, statement, asked, catalogue)
+                ) is not None or (doubt := await self._find_change_doubt(connection, statement, catalogue)) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
                 prepared = await connection.prepare(statement.sql, name="")
-                meter.expect(prepared.get_attributes(), lists_bytes=table.max_bytes)
-                await self._step(prepared, statement, table)
+                meter.set_columns(prepared.get_attributes(), lists_bytes=table.max_bytes)
+                await self._fetch_rows(prepared, statement, table)
                 await connection.execute("ROLLBACK" if reading else "COMMIT")
         finally:
             # This makes the server stop, if that still works.
-            await asyncio.shield(end(connection))
+            await asyncio.shield(end_connection(connection))
 
     async def find_refusal(self, statement: Statement) -> str | None:
-        return refused_by_postgres(statement.sql, read_only=self._read_only)
+        return find_postgres_refusal(statement.sql, read_only=self._read_only)
 
-    async def doubt(self, statement: Statement) -> EngineDoubt | None:
+    async def find_doubt(self, statement: Statement) -> EngineDoubt | None:
         async with self._borrow_probe() as looking:
-            with _failures():
+            with _convert_failures():
                 try:
                     async with looking.begin_look() as connection:
-                        catalogue = self._catalogue(connection)
-                        return await self._find_doubt(
+                        catalogue = self._load_catalogue(connection)
+                        return await self._find_statement_doubt(
                             connection, statement, looking.end_questions, catalogue, again=True
                         )
                 except asyncpg.PostgresError as error:
@@ -190,7 +190,7 @@ class Postgres:
     async def close(self) -> None:
         looking, self._looking = self._looking, None
         if looking is not None:
-            await end(looking.connection)
+            await end_connection(looking.connection)
 
     @asynccontextmanager
     async def _borrow_probe(self) -> AsyncIterator[_ProbeConnection]:
@@ -205,12 +205,12 @@ class Postgres:
                 self._looking, looking = looking, None
             finally:
                 if looking is not None:
-                    await asyncio.shield(end(looking.connection))
+                    await asyncio.shield(end_connection(looking.connection))
 
-    def _catalogue(self, connection: Connection) -> Catalogue:
+    def _load_catalogue(self, connection: Connection) -> Catalogue:
         return Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions)
 
-    async def _find_doubt(
+    async def _find_statement_doubt(
         self,
         connection: Connection,
         statement: Statement,
@@ -225,9 +225,9 @@ class Postgres:
         analysed in the same state is not analysed again.
         """
         sql = statement.sql
-        doubt = doubt_of_values(sql, statement.params)
+        doubt = find_value_doubt(sql, statement.params)
         if doubt is None:
-            doubt = await catalogue.doubt(sql)
+            doubt = await catalogue.find_doubt(sql)
         if doubt is not None:
             return doubt
         read = catalogue.facts.read
@@ -268,11 +268,11 @@ class Postgres:
         if await connection.fetchval(f"SELECT {STATE}") == catalogue.state:
             return None
         await connection.execute("; ".join(ASKING))
-        doubt = await catalogue.doubt(statement.sql)
+        doubt = await catalogue.find_doubt(statement.sql)
         await connection.execute(ASKED)
         return doubt
 
-    async def _step(self, prepared: PreparedStatement, statement: Statement, table: SqlRows) -> None:
+    async def _fetch_rows(self, prepared: PreparedStatement, statement: Statement, table: SqlRows) -> None:
         params = _convert_params(prepared, statement.params)
         table.columns = [attribute.name for attribute in prepared.get_attributes()]
         if not table.columns:
@@ -321,18 +321,18 @@ def _convert_params(prepared: PreparedStatement, params: Sequence[object]) -> Se
 async def _connect_probe(url: str) -> _ProbeConnection:
     """Connect in order to look. Raises StatementError."""
     connection = await connect(url, cached=10)
-    with _failures():
+    with _convert_failures():
         if await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") == connection.get_server_pid():
             settings = {**_LOOKING, **_ALONE}
             commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {OWN_NAMES}")
             await connection.execute("; ".join(commands))
             return _ProbeConnection(connection, pooled=False)
-    await end(connection)
+    await end_connection(connection)
     return _ProbeConnection(await connect(url), pooled=True)
 
 
 @contextmanager
-def _failures(meter: ConnectionMeter | None = None) -> Iterator[None]:
+def _convert_failures(meter: ConnectionMeter | None = None) -> Iterator[None]:
     """Convert every failure between the gateway and the server to StatementError."""
     try:
         yield

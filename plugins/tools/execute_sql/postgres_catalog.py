@@ -13,7 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from gateway.plugin.sql.lexer import TRAITS, lex
-from gateway.plugin.sql.statement import takes_lists
+from gateway.plugin.sql.statement import find_list_doubt
 
 from .engine import EngineDoubt
 from .postgres_facts import (
@@ -21,13 +21,13 @@ from .postgres_facts import (
     DatabaseFacts,
     Fetch,
     build_engine_doubt,
-    doubt_of_functions,
-    foreign,
-    foreign_operator,
+    build_foreign_condition,
+    build_foreign_operator_condition,
+    find_function_doubt,
     load_facts,
     shows_any_type,
 )
-from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
+from .postgres_functions import SOURCE, list_function_numbers, load_listed_functions
 from .postgres_trees import parse_trees
 
 #: A word to PostgreSQL, and what it cuts a longer one to.
@@ -113,10 +113,11 @@ WITH RECURSIVE behind(number) AS (
         UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = b.number OFFSET 0) w),
 class(number) AS (
     SELECT k.oid FROM pg_opclass k WHERE k.oid >= 16384 AND (
-        EXISTS (SELECT FROM pg_amproc a WHERE a.amprocfamily = k.opcfamily AND {foreign("a.amproc::oid")})
+        EXISTS (SELECT FROM pg_amproc a WHERE a.amprocfamily = k.opcfamily
+            AND {build_foreign_condition("a.amproc::oid")})
         OR EXISTS (SELECT FROM pg_amop a JOIN pg_operator o ON o.oid = a.amopopr
-            WHERE a.amopfamily = k.opcfamily AND {foreign_operator("o", "$4")}))),
-method(number) AS (SELECT oid FROM pg_am WHERE {foreign("amhandler::oid")})
+            WHERE a.amopfamily = k.opcfamily AND {build_foreign_operator_condition("o", "$4")}))),
+method(number) AS (SELECT oid FROM pg_am WHERE {build_foreign_condition("amhandler::oid")})
 SELECT 'runs', r.ev_action::text, 0::oid, 0::oid FROM behind
     JOIN pg_rewrite r ON r.ev_class = number AND r.ev_type = '1'
 UNION ALL SELECT 'runs', polqual::text, 0, 0 FROM behind JOIN pg_policy ON polrelid = number WHERE polqual IS NOT NULL
@@ -165,19 +166,19 @@ class Catalogue:
         self.state = ""
         self.facts = known.facts
 
-    async def doubt(self, sql: str) -> EngineDoubt | None:
+    async def find_doubt(self, sql: str) -> EngineDoubt | None:
         """Return the doubt about an object that the words of `sql` may reach and that is not known to be harmless."""
         if _ESCAPED_NAME.search(sql):
             return EngineDoubt("engine", "Names in it may be written with escapes.")
-        every = _spellings(_WORD.findall(sql))
+        every = _list_spellings(_WORD.findall(sql))
         called = every
         if not _COMMENT.search(sql) and _CALLS_TYPE not in every:
-            called = _spellings(name for pair in _CALLED.findall(sql) for name in pair)
+            called = _list_spellings(name for pair in _CALLED.findall(sql) for name in pair)
         explains = "explain" in every
         question, names = (_NAMES_MEAN, (sql,)) if '"' in sql else (_WORDS_MEAN, ())
         found = await self._fetch(question, every, called, explains, *names)
         self.state = next(row[1] for row in found if row[0] == "snapshot")
-        self.facts = facts = await self._facts(self.state)
+        self.facts = facts = await self._read_facts(self.state)
         if facts.anywhere is not None:
             return facts.anywhere
         known, trusted, relations = load_listed_functions(), frozenset(facts.trusted), set[int]()
@@ -189,7 +190,11 @@ class Catalogue:
                     f"{name!r} is no function of the server's that is known to read only", extension
                 )
         words = frozenset(every)
-        doubt = facts.of_types(words, sql) or facts.of_operators(_outside_quotes(sql)) or facts.of_search(words, sql)
+        doubt = (
+            facts.find_type_doubt(words, sql)
+            or facts.find_operator_doubt(_remove_quotes(sql))
+            or facts.find_search_doubt(words, sql)
+        )
         if doubt is None and relations:
             doubt = await self._find_relations_doubt(facts, frozenset(relations), explains=explains)
         if doubt is None and "-" in sql:
@@ -201,10 +206,10 @@ class Catalogue:
         stored = frozenset(name.lower() for (name,) in await self._fetch(_LISTS, every, sql))
         if not stored:
             return None
-        reason = takes_lists(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens, stored)
+        reason = find_list_doubt(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens, stored)
         return None if reason is None else EngineDoubt("engine", reason)
 
-    async def _facts(self, snapshot: str) -> DatabaseFacts:
+    async def _read_facts(self, snapshot: str) -> DatabaseFacts:
         if self._known.facts.snapshot != snapshot:
             self._known.facts = await load_facts(self._fetch, snapshot, self._extensions)
         return self._known.facts
@@ -227,7 +232,7 @@ class Catalogue:
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached, rows = set[int](), set[int]()
         for kind, text, number, row in await self._fetch(
-            _BEHIND, facts.trusted, sorted(relations), explains, listed_numbers()
+            _BEHIND, facts.trusted, sorted(relations), explains, list_function_numbers()
         ):
             if kind in trees:
                 trees[kind].add(text)
@@ -246,10 +251,10 @@ class Catalogue:
                 "engine", "A view or a row security policy in it reads a table that it does not depend on."
             )
         if facts.shown and shows_any_type(trees["runs"]):
-            return facts.of_any_type("A view in it")
-        return await doubt_of_functions(self._fetch, facts.trusted, runs, asks=facts.asks) or await doubt_of_functions(
-            self._fetch, facts.trusted, planned, planned=True
-        )
+            return facts.find_any_type_doubt("A view in it")
+        return await find_function_doubt(
+            self._fetch, facts.trusted, runs, asks=facts.asks
+        ) or await find_function_doubt(self._fetch, facts.trusted, planned, planned=True)
 
 
 _REASONS: Final = {
@@ -258,7 +263,7 @@ _REASONS: Final = {
 }
 
 
-def _outside_quotes(sql: str) -> str:
+def _remove_quotes(sql: str) -> str:
     """Return the text without its strings and quoted names; the whole text where something else could hold a quote."""
     return sql if _ODD_QUOTES.search(sql) else _QUOTED.sub(" ", sql)
 
@@ -267,7 +272,7 @@ def _outside_quotes(sql: str) -> str:
 _ASCII_LOWER: Final = str.maketrans(ascii_uppercase + "\u0130", ascii_lowercase + "i")
 
 
-def _spellings(found: Iterable[str]) -> list[str]:
+def _list_spellings(found: Iterable[str]) -> list[str]:
     """Return the words as the server may read them: in lower case (of ASCII, or of all), cut, and behind a number.
 
     A database may have an encoding of one byte a letter, so words are also cut at letters.
@@ -276,10 +281,10 @@ def _spellings(found: Iterable[str]) -> list[str]:
     for word in set(found):
         for name in (word, word.lstrip("0123456789")):
             names.update((name, name.lower()) if name.isascii() else (name, name.lower(), name.translate(_ASCII_LOWER)))
-    return sorted({cut for name in names for cut in (_cut(name), name[:_NAME_BYTES])})
+    return sorted({cut for name in names for cut in (_cut_words(name), name[:_NAME_BYTES])})
 
 
-def _cut(name: str) -> str:
+def _cut_words(name: str) -> str:
     if len(name) * 4 <= _NAME_BYTES:
         return name
     return name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore")

@@ -94,7 +94,7 @@ async def connect(url: str, *, cached: int = 0) -> Connection:
     return connection
 
 
-async def end(connection: Connection) -> None:
+async def end_connection(connection: Connection) -> None:
     """Close the connection, so that the server stops what runs there."""
     with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         await connection.close(timeout=CLOSE_S)

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 from .engine import EngineDoubt
-from .postgres_functions import SOURCE, listed_numbers, load_listed_functions
+from .postgres_functions import SOURCE, list_function_numbers, load_listed_functions
 from .postgres_trees import TreeObjects, parse_trees
 
 FIRST_OF_USERS: Final = 16384  # lower numbers belong to the server's own objects
@@ -21,7 +21,7 @@ FIRST_OF_USERS: Final = 16384  # lower numbers belong to the server's own object
 #: Operators that a statement uses without writing them: IN, BETWEEN, LIKE, SIMILAR TO, USING, DISTINCT, ORDER BY.
 _IMPLIED: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "~~", "!~~", "~~*", "!~~*", "~", "!~"))
 #: Functions and relations of the server that show, compare or describe values of any type without its name.
-_OF_ANY_TYPE: Final = words("""
+_OF_ANY_TYPE: Final = split_words("""
     format_type to_regtype to_regprocedure to_regoperator regtype regprocedure regoperator has_function_privilege
     has_type_privilege pg_get_constraintdef pg_get_expr pg_get_function_arg_default pg_get_function_arguments
     pg_get_function_identity_arguments pg_get_function_result pg_get_function_sqlbody pg_get_functiondef pg_get_indexdef
@@ -34,14 +34,14 @@ _OF_ANY_TYPE: Final = words("""
     sequences triggers views
 """)
 #: Functions of the server that ask dictionaries and parsers of a text search.
-_SEARCHES: Final = words("""
+_SEARCHES: Final = split_words("""
     to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery json_to_tsvector jsonb_to_tsvector
     ts_headline ts_debug ts_parse ts_token_type ts_lexize ts_match_tt ts_match_tq
 """)
 _ANY_ARRAY: Final = 2277  # the type of columns that hold values of any type
 
 
-def foreign(function: str) -> str:
+def build_foreign_condition(function: str) -> str:
     """Return the condition that the number `function` is a foreign function's. $1: the trusted ones."""
     return f"({function} >= 16384 AND {function} <> ALL($1::oid[]))"
 
@@ -55,13 +55,13 @@ def build_unlisted_condition(function: str, made: str, listed: str) -> str:
     return f"({made}.oid >= {FIRST_OF_USERS} AND {of_server} AND {function} <> ALL({listed}::oid[]))"
 
 
-def foreign_operator(operator: str, listed: str) -> str:
+def build_foreign_operator_condition(operator: str, listed: str) -> str:
     """Return the condition that a row of pg_operator calls a foreign or unlisted function, or estimates with one."""
-    calls = [foreign(f"{operator}.{part}::oid") for part in ("oprcode", "oprrest", "oprjoin")]
+    calls = [build_foreign_condition(f"{operator}.{part}::oid") for part in ("oprcode", "oprrest", "oprjoin")]
     return "(" + " OR ".join((*calls, build_unlisted_condition(f"{operator}.oprcode::oid", operator, listed))) + ")"
 
 
-def _extension(catalogue: str, number: str) -> str:
+def _build_extension_condition(catalogue: str, number: str) -> str:
     return f"""(SELECT e.extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
         WHERE d.classid = '{catalogue}'::regclass AND d.objid = {number} AND d.deptype = 'e'
             AND d.refclassid = 'pg_extension'::regclass LIMIT 1)"""  # noqa: S608 - pieces of our own
@@ -74,51 +74,55 @@ _TRUSTED: Final = """SELECT p.oid FROM pg_extension e JOIN pg_depend d ON d.refc
 _MADE_BY: Final = (
     *("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript"),
 )
-_CAST_CALLS: Final = f"({foreign('c.castfunc')} OR {build_unlisted_condition('c.castfunc', 'c', '$2')})"
+_CAST_CALLS: Final = f"({build_foreign_condition('c.castfunc')} OR {build_unlisted_condition('c.castfunc', 'c', '$2')})"
 _PARSED_BY: Final = ("prsstart", "prstoken", "prsend", "prsheadline", "prslextype")
 #: $1: trusted functions. $2: numbers on our list. Returns what it is, its name, its number, its extension. `anywhere`:
 #: any statement may use it.
 _FACTS: Final = f"""
 WITH member(family, method, one, other) AS (
     SELECT f.oid, f.opfmethod, a.amproclefttype, a.amprocrighttype FROM pg_amproc a
-        JOIN pg_opfamily f ON f.oid = a.amprocfamily WHERE {foreign("a.amproc::oid")}
+        JOIN pg_opfamily f ON f.oid = a.amprocfamily WHERE {build_foreign_condition("a.amproc::oid")}
     UNION ALL SELECT f.oid, f.opfmethod, a.amoplefttype, a.amoprighttype FROM pg_amop a
         JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_opfamily f ON f.oid = a.amopfamily
-        WHERE {foreign_operator("o", "$2")})
+        WHERE {build_foreign_operator_condition("o", "$2")})
 SELECT 'anywhere' AS what, format('the cast from %s to %s', a.typname, b.typname) AS name, 0::oid,
-        {_extension("pg_cast", "c.oid")} AS extension
+        {_build_extension_condition("pg_cast", "c.oid")} AS extension
     FROM pg_cast c JOIN pg_type a ON a.oid = c.castsource JOIN pg_type b ON b.oid = c.casttarget
     WHERE {_CAST_CALLS} AND c.castsource < 16384 AND c.casttarget < 16384
-UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_cast", "c.oid")}
+UNION ALL SELECT 'type', t.typname, t.oid, {_build_extension_condition("pg_cast", "c.oid")}
     FROM pg_cast c JOIN pg_type t ON t.oid IN (c.castsource, c.casttarget)
     WHERE {_CAST_CALLS} AND t.oid >= 16384
-UNION ALL SELECT 'operator', o.oprname, 0, {_extension("pg_operator", "o.oid")}
-    FROM pg_operator o WHERE {foreign_operator("o", "$2")} AND o.oprleft < 16384 AND o.oprright < 16384
-UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_operator", "o.oid")}
+UNION ALL SELECT 'operator', o.oprname, 0, {_build_extension_condition("pg_operator", "o.oid")}
+    FROM pg_operator o WHERE {build_foreign_operator_condition("o", "$2")} AND o.oprleft < 16384 AND o.oprright < 16384
+UNION ALL SELECT 'type', t.typname, t.oid, {_build_extension_condition("pg_operator", "o.oid")}
     FROM pg_operator o JOIN pg_type t ON t.oid IN (o.oprleft, o.oprright)
-    WHERE {foreign_operator("o", "$2")} AND t.oid >= 16384
+    WHERE {build_foreign_operator_condition("o", "$2")} AND t.oid >= 16384
 UNION ALL SELECT CASE WHEN t.oid < 16384 THEN 'anywhere'
-        WHEN {foreign("t.typmodin::oid")} OR {foreign("t.typmodout::oid")} THEN 'shown' ELSE 'type' END,
-        t.typname, t.oid, {_extension("pg_type", "t.oid")}
-    FROM pg_type t WHERE {" OR ".join(foreign(f"t.{part}::oid") for part in _MADE_BY)}
-UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_type", "t.oid")}
+        WHEN {build_foreign_condition("t.typmodin::oid")}
+            OR {build_foreign_condition("t.typmodout::oid")} THEN 'shown' ELSE 'type' END,
+        t.typname, t.oid, {_build_extension_condition("pg_type", "t.oid")}
+    FROM pg_type t WHERE {" OR ".join(build_foreign_condition(f"t.{part}::oid") for part in _MADE_BY)}
+UNION ALL SELECT 'type', t.typname, t.oid, {_build_extension_condition("pg_type", "t.oid")}
     FROM pg_range r JOIN pg_type t ON t.oid IN (r.rngtypid, r.rngmultitypid)
-    WHERE {foreign("r.rngcanonical::oid")} OR {foreign("r.rngsubdiff::oid")}
+    WHERE {build_foreign_condition("r.rngcanonical::oid")} OR {build_foreign_condition("r.rngsubdiff::oid")}
         OR EXISTS (SELECT FROM pg_opclass k JOIN member m ON m.family = k.opcfamily WHERE k.oid = r.rngsubopc)
-UNION ALL SELECT 'anywhere', format('the order of %s', t.typname), 0, {_extension("pg_opfamily", "m.family")}
+UNION ALL SELECT 'anywhere', format('the order of %s', t.typname), 0,
+    {_build_extension_condition("pg_opfamily", "m.family")}
     FROM member m JOIN pg_type t ON t.oid = m.one
     WHERE (m.method IN (403, 405) OR m.family < 16384) AND m.one < 16384 AND m.other < 16384
-UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_opfamily", "m.family")}
+UNION ALL SELECT 'type', t.typname, t.oid, {_build_extension_condition("pg_opfamily", "m.family")}
     FROM member m JOIN pg_type t ON t.oid IN (m.one, m.other) WHERE t.oid >= 16384
-UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_opfamily", "m.family")}
+UNION ALL SELECT 'type', t.typname, t.oid, {_build_extension_condition("pg_opfamily", "m.family")}
     FROM member m JOIN pg_opclass k ON k.opcfamily = m.family JOIN pg_type t ON t.oid = k.opcintype
     WHERE t.oid >= 16384
-UNION ALL SELECT 'anywhere', format('the conversion %s', c.conname), 0, {_extension("pg_conversion", "c.oid")}
-    FROM pg_conversion c WHERE {foreign("c.conproc::oid")}
-UNION ALL SELECT 'search', t.tmplname, 0, {_extension("pg_ts_template", "t.oid")}
-    FROM pg_ts_template t WHERE {foreign("t.tmplinit::oid")} OR {foreign("t.tmpllexize::oid")}
-UNION ALL SELECT 'search', p.prsname, 0, {_extension("pg_ts_parser", "p.oid")}
-    FROM pg_ts_parser p WHERE {" OR ".join(foreign(f"p.{part}::oid") for part in _PARSED_BY)}
+UNION ALL SELECT 'anywhere', format('the conversion %s', c.conname), 0,
+    {_build_extension_condition("pg_conversion", "c.oid")}
+    FROM pg_conversion c WHERE {build_foreign_condition("c.conproc::oid")}
+UNION ALL SELECT 'search', t.tmplname, 0, {_build_extension_condition("pg_ts_template", "t.oid")}
+    FROM pg_ts_template t WHERE {build_foreign_condition("t.tmplinit::oid")}
+        OR {build_foreign_condition("t.tmpllexize::oid")}
+UNION ALL SELECT 'search', p.prsname, 0, {_build_extension_condition("pg_ts_parser", "p.oid")}
+    FROM pg_ts_parser p WHERE {" OR ".join(build_foreign_condition(f"p.{part}::oid") for part in _PARSED_BY)}
 UNION ALL SELECT 'domain', k.conbin::text, k.contypid, NULL
     FROM pg_constraint k WHERE k.contypid <> 0 AND k.oid >= 16384
 """  # noqa: S608 - pieces of this module
@@ -136,7 +140,8 @@ SELECT t.typname, t.oid, h.acting, EXISTS (SELECT FROM pg_class c WHERE c.oid = 
 #: Of the functions $2 and the ones behind the operators $3: name, number, source, whether volatile, whether foreign,
 #: extension.
 _BY_NUMBER: Final = f"""
-SELECT p.proname, p.oid, {SOURCE}, p.provolatile = 'v', {foreign("p.oid")}, {_extension("pg_proc", "p.oid")} FROM (
+SELECT p.proname, p.oid, {SOURCE}, p.provolatile = 'v', {build_foreign_condition("p.oid")},
+    {_build_extension_condition("pg_proc", "p.oid")} FROM (
         SELECT unnest($2::oid[]) AS oid UNION SELECT oprcode FROM pg_operator
             WHERE oid = ANY($3::oid[]) UNION SELECT e FROM pg_operator, unnest(ARRAY[oprrest::oid, oprjoin::oid]) e
             WHERE pg_operator.oid = ANY($3::oid[]) AND e >= 16384) called
@@ -173,7 +178,7 @@ class DatabaseFacts:
     #: Statements that the server has read as queries that change nothing.
     read: set[str] = field(default_factory=set)
 
-    def of_operators(self, text: str) -> EngineDoubt | None:
+    def find_operator_doubt(self, text: str) -> EngineDoubt | None:
         """Return the doubt about an operator in `text`, a statement without its quotes."""
         for name, extension in self.operators.items():
             if name in _IMPLIED or name in text:
@@ -182,16 +187,16 @@ class DatabaseFacts:
                 )
         return None
 
-    def of_types(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
+    def find_type_doubt(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
         """Return the doubt about a type that acts, or about what holds one, by its name among the words `every`."""
         for name, extension in self.types.items():
             # Characters that are in no word stand in quotes, where a quote is doubled.
             if name in every or (not name.isidentifier() and name.replace('"', '""') in sql):
                 return build_engine_doubt(f"Values in {name!r} call functions that are not the server's own", extension)
         shows = every & _OF_ANY_TYPE if self.shown else None
-        return self.of_any_type(repr(min(shows))) if shows else None
+        return self.find_any_type_doubt(repr(min(shows))) if shows else None
 
-    def of_any_type(self, name: str) -> EngineDoubt:
+    def find_any_type_doubt(self, name: str) -> EngineDoubt:
         """Return the doubt about what shows values of any type, where one of them acts."""
         shown = self.shown or ""
         what = f"{name} may show values of {shown!r}, whose functions are not the server's own"
@@ -202,7 +207,7 @@ class DatabaseFacts:
         """Return the names of the server's functions and relations that are doubted in this database."""
         return (_OF_ANY_TYPE if self.shown else frozenset()) | (_SEARCHES if self.search else frozenset())
 
-    def of_search(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
+    def find_search_doubt(self, every: frozenset[str], sql: str) -> EngineDoubt | None:
         """Return the doubt about a text search, where a foreign dictionary or parser is in the database."""
         if self.search is None or not (every & _SEARCHES or "@@" in sql):
             return None
@@ -216,7 +221,7 @@ async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> 
     acting: dict[int, str | None] = {}
     domains: list[tuple[TreeObjects, int]] = []
     shown = set[int]()
-    for what, name, number, extension in await fetch(_FACTS, trusted, listed_numbers()):
+    for what, name, number, extension in await fetch(_FACTS, trusted, list_function_numbers()):
         match what:
             case "anywhere":
                 facts.anywhere = build_engine_doubt(
@@ -232,7 +237,7 @@ async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> 
                 acting[number] = extension
                 shown.update([number] if what == "shown" else [])
     for tree, number in domains:
-        if await doubt_of_functions(fetch, trusted, tree) is not None:
+        if await find_function_doubt(fetch, trusted, tree) is not None:
             acting[number] = None
     # A constraint of a domain may convert to a type that acts, so look once more whenever there is one more.
     while acting:
@@ -247,7 +252,7 @@ async def load_facts(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> 
     return facts
 
 
-async def doubt_of_functions(
+async def find_function_doubt(
     fetch: Fetch,
     trusted: Sequence[int],
     tree: TreeObjects,

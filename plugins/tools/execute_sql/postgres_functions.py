@@ -23,6 +23,6 @@ def load_listed_functions() -> frozenset[tuple[int, str, str]]:
 
 
 @cache
-def listed_numbers() -> tuple[int, ...]:
+def list_function_numbers() -> tuple[int, ...]:
     """Return the number of each function on the list."""
     return tuple(sorted(number for number, _, _ in load_listed_functions()))

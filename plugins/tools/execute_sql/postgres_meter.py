@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Collection, Generator, Sequence
 from typing import Final, Protocol, cast
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 #: In one row, of what becomes many objects; half a second of bits, a tenth of addresses. The operator may allow more.
 LISTS_BYTES: Final = 256 << 10
 #: Types of the server whose values become one text, or one piece of bytes.
-_PLAIN: Final = words("text varchar bpchar name bytea json jsonb xml tsvector pg_node_tree unknown refcursor")
+_PLAIN: Final = split_words("text varchar bpchar name bytea json jsonb xml tsvector pg_node_tree unknown refcursor")
 _ROW: Final = b"D"
 
 
@@ -55,7 +55,7 @@ class ConnectionMeter(asyncio.Protocol):
         self.problem: str | None = None
         transport.set_protocol(self)
 
-    def expect(self, columns: Sequence[Column], *, lists_bytes: int) -> None:
+    def set_columns(self, columns: Sequence[Column], *, lists_bytes: int) -> None:
         """Bound what becomes many objects in the rows that come, which have these columns."""
         self._columns = frozenset(index for index, column in enumerate(columns) if not _is_plain(column.type))
         self._lists_bytes = max(lists_bytes, LISTS_BYTES)

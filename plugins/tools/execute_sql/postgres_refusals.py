@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import TRAITS, Token, lex
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
-_WRITES: Final = words("insert update delete merge grant revoke comment")
-_DEFINES: Final = words("create alter drop")
-_DEFINED: Final = words("table index view sequence schema function procedure trigger role database type domain")
+_WRITES: Final = split_words("insert update delete merge grant revoke comment")
+_DEFINES: Final = split_words("create alter drop")
+_DEFINED: Final = split_words("table index view sequence schema function procedure trigger role database type domain")
 
 
-def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
+def find_postgres_refusal(sql: str, *, read_only: bool) -> str | None:
     """Return the server's error for several statements, or for writing in a read-only transaction, if it is certain."""
     tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
     while tokens and tokens[0] == ("punct", ";"):
@@ -19,18 +19,18 @@ def refused_by_postgres(sql: str, *, read_only: bool) -> str | None:
     if not tokens or tokens[0].kind != "word" or tokens[-1].kind in ("error", "unterminated"):
         return None
     # The body of a function, or of a rule, contains further semicolons.
-    if tokens[0].text != "create" and _several(tokens):
+    if tokens[0].text != "create" and _has_several(tokens):
         return "cannot insert multiple commands into a prepared statement"
-    tag = _tag(tokens) if read_only else None
+    tag = _read_tag(tokens) if read_only else None
     return tag and f"cannot execute {tag} in a read-only transaction"
 
 
-def _several(tokens: Sequence[Token]) -> bool:
+def _has_several(tokens: Sequence[Token]) -> bool:
     ends = [index for index, token in enumerate(tokens) if token == ("punct", ";")]
     return bool(ends) and any(token != ("punct", ";") for token in tokens[ends[0] :])
 
 
-def _tag(tokens: Sequence[Token]) -> str | None:
+def _read_tag(tokens: Sequence[Token]) -> str | None:
     """Return the name of the command as in the server's messages.
 
     None: it reads, or its name depends on more than two words.

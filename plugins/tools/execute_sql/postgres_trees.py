@@ -29,13 +29,13 @@ class TreeObjects:
 def parse_trees(trees: str) -> TreeObjects:
     """Return the objects that these trees name. The trees follow one another in the text."""
     return TreeObjects(
-        functions=sorted(_numbers(_FUNCTIONS, trees)),
-        operators=sorted(_numbers(_OPERATORS, trees)),
-        relations=sorted(_numbers(_RELATIONS, trees)),
-        types=frozenset(_numbers(_TYPES, trees)),
+        functions=sorted(_read_numbers(_FUNCTIONS, trees)),
+        operators=sorted(_read_numbers(_OPERATORS, trees)),
+        relations=sorted(_read_numbers(_RELATIONS, trees)),
+        types=frozenset(_read_numbers(_TYPES, trees)),
     )
 
 
-def _numbers(pattern: re.Pattern[str], trees: str) -> set[int]:
+def _read_numbers(pattern: re.Pattern[str], trees: str) -> set[int]:
     groups = (group for match in pattern.finditer(trees) for group in match.groups() if group)
     return {int(number) for group in groups for number in group.split()}

@@ -8,18 +8,18 @@ from typing import Final
 from uuid import UUID
 
 from gateway.plugin.sql.lexer import TRAITS, Token, lex
-from gateway.plugin.sql.statement import uninterruptible
+from gateway.plugin.sql.statement import find_uninterruptible
 
 from .engine import EngineDoubt
 
 
-def doubt_of_values(sql: str, params: Sequence[object]) -> EngineDoubt | None:
+def find_value_doubt(sql: str, params: Sequence[object]) -> EngineDoubt | None:
     """Return the doubt about a statement whose parameters have these values: each counts as if it was written out."""
     if not params:
         return None
     texts = [value if isinstance(value, str) else json.dumps(value) for value in params]
     tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
-    reason = uninterruptible([_substitute_param(token, texts) for token in tokens])
+    reason = find_uninterruptible([_substitute_param(token, texts) for token in tokens])
     return None if reason is None else EngineDoubt("engine", reason)
 
 
@@ -44,43 +44,43 @@ def convert_value(value: object, kind: str) -> object:
     return value if convert is None else convert(value)
 
 
-def _text(value: object) -> str:
+def _read_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
-def _integer(value: object) -> int:
+def _read_integer(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(str(value))  # the texts of a fraction and of a truth value are not integers
 
 
-def _truth(value: object) -> bool:
-    found = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(_text(value).lower())
+def _read_truth(value: object) -> bool:
+    found = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(_read_text(value).lower())
     if found is None:
         raise ValueError(value)
     return found
 
 
-def _moment(value: object) -> datetime:
+def _read_moment(value: object) -> datetime:
     return datetime.fromisoformat(str(value))
 
 
-def _moment_with_zone(value: object) -> datetime:
-    moment = _moment(value)
+def _read_moment_with_zone(value: object) -> datetime:
+    moment = _read_moment(value)
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 _CONVERT: Final[Mapping[str, Callable[[object], object]]] = {
-    **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "unknown", "citext", "xml"), _text),
-    **dict.fromkeys(("int2", "int4", "int8", "oid"), _integer),
-    **dict.fromkeys(("float4", "float8"), lambda value: float(_text(value))),
-    "numeric": lambda value: Decimal(_text(value)),
-    "bool": _truth,
+    **dict.fromkeys(("text", "varchar", "bpchar", "char", "name", "unknown", "citext", "xml"), _read_text),
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), _read_integer),
+    **dict.fromkeys(("float4", "float8"), lambda value: float(_read_text(value))),
+    "numeric": lambda value: Decimal(_read_text(value)),
+    "bool": _read_truth,
     "uuid": lambda value: UUID(str(value)),
     "date": lambda value: date.fromisoformat(str(value)),
     "time": lambda value: time.fromisoformat(str(value)),
-    "timestamp": lambda value: _moment(value).replace(tzinfo=None),
-    "timestamptz": _moment_with_zone,
+    "timestamp": lambda value: _read_moment(value).replace(tzinfo=None),
+    "timestamptz": _read_moment_with_zone,
 }

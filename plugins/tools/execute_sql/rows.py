@@ -22,7 +22,9 @@ class SqlRows:
 
     def add(self, row: Sequence[object]) -> bool:
         """Add a row if there is room. Return whether there was."""
-        text = json.dumps([_cell(value) for value in row], ensure_ascii=False, separators=(",", ":"), default=str)
+        text = json.dumps(
+            [_convert_cell(value) for value in row], ensure_ascii=False, separators=(",", ":"), default=str
+        )
         self.size_bytes += len(text.encode("utf-8", "replace")) + len(",")
         self.truncated = len(self.rows) == self.max_rows or self.size_bytes > self.max_bytes
         if not self.truncated:
@@ -30,14 +32,14 @@ class SqlRows:
         return not self.truncated
 
     def __str__(self) -> str:
-        columns = json.dumps([_cell(name) for name in self.columns], ensure_ascii=False, separators=(",", ":"))
+        columns = json.dumps([_convert_cell(name) for name in self.columns], ensure_ascii=False, separators=(",", ":"))
         changed = "" if self.changed is None else f',"changed":{self.changed}'
         return (
             f'{{"columns":{columns},"rows":[{",".join(self.rows)}],"truncated":{json.dumps(self.truncated)}{changed}}}'
         )
 
 
-def _cell(value: object) -> object:
+def _convert_cell(value: object) -> object:
     match value:
         case bytes() | bytearray() | memoryview():
             return f"[{len(value)} bytes]"
@@ -48,5 +50,5 @@ def _cell(value: object) -> object:
         case None | str() | int() | float():
             return value
         case list() | tuple():
-            return [_cell(inner) for inner in value]
+            return [_convert_cell(inner) for inner in value]
     return str(value)

@@ -20,7 +20,7 @@ from .engine import EngineDoubt, Statement, StatementError
 from .rows import SqlRows
 from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, ValueLimit, compute_value_limit
 from .sqlite_expansion import check_expansion
-from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
+from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, list_reading_rules, list_running_rules
 from .sqlite_virtual import DamagedError, check_virtual, open_virtual
 
 THREADS: Final = 8  # statements at the same time
@@ -69,13 +69,13 @@ class Sqlite:
             self._free.release()
             ended.set_result(error)
 
-        def live() -> None:
+        def run_and_report() -> None:
             error = self._run(statement, table, stop, committing, running)
             with suppress(RuntimeError):  # the event loop is gone, and with it who waited
                 loop.call_soon_threadsafe(end, error)
 
         # A daemon: the gateway need not wait for a long step before it exits.
-        threading.Thread(target=live, name="execute_sql", daemon=True).start()
+        threading.Thread(target=run_and_report, name="execute_sql", daemon=True).start()
         try:
             error = await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -93,8 +93,8 @@ class Sqlite:
     async def find_refusal(self, statement: Statement) -> str | None:
         return await asyncio.to_thread(self._find_refusal, statement)
 
-    async def doubt(self, statement: Statement) -> EngineDoubt | None:
-        return await asyncio.to_thread(self._doubt, statement)
+    async def find_doubt(self, statement: Statement) -> EngineDoubt | None:
+        return await asyncio.to_thread(self._find_table_doubt, statement)
 
     async def close(self) -> None:
         """Do nothing: no connection outlives a call."""
@@ -115,7 +115,7 @@ class Sqlite:
             with closing(self._open_connection(BUSY_S, reading=reading, steps=steps)) as connection:
                 running.append(connection)
                 inner = check_virtual(connection)
-                authorize = self._rules(connection, statement, denied)
+                authorize = self._choose_rules(connection, statement, denied)
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
                 connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
@@ -123,19 +123,19 @@ class Sqlite:
                     _compile_statement(connection, statement, inner), harmless=statement.harmless
                 )
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
-                _step(connection, statement, table, counts=not reading)
+                _fetch_rows(connection, statement, table, counts=not reading)
                 connection.set_authorizer(None)
                 committing.set()
                 connection.execute("ROLLBACK" if stop.is_set() or statement.harmless else "COMMIT")
         except _FAILURES as error:
             if denied:
                 return StatementError(f"it was let through as a statement that only reads, but it {denied[0]}")
-            return StatementError(steps.explain_error(bound.explain_error(_text(error))))
+            return StatementError(steps.explain_error(bound.explain_error(_format_error(error))))
         return None
 
     def _find_refusal(self, statement: Statement) -> str | None:
         denied: list[int] = []
-        rules = runs(read_only=self._read_only)
+        rules = list_running_rules(read_only=self._read_only)
 
         def authorize(action: int, *about: str | None) -> int:
             answer = rules(action, *about)
@@ -153,31 +153,31 @@ class Sqlite:
         except _FAILURES as error:
             # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
             certain = denied or isinstance(error, DamagedError) or "one statement" in str(error)
-            return _text(error) if certain else None
+            return _format_error(error) if certain else None
         return None
 
-    def _doubt(self, statement: Statement) -> EngineDoubt | None:
+    def _find_table_doubt(self, statement: Statement) -> EngineDoubt | None:
         denied: list[str] = []
         try:
             with closing(
                 self._open_connection(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))
             ) as connection:
                 inner = check_virtual(connection)
-                connection.set_authorizer(reads(_open_virtual_tables(connection, statement.sql), denied))
+                connection.set_authorizer(list_reading_rules(_open_virtual_tables(connection, statement.sql), denied))
                 with suppress(*_FAILURES):
                     steps = ACTING_STEPS.intersection(
                         step[1] for step in _compile_statement(connection, statement, inner)
                     )
                     denied += [f"runs the step {step!r}" for step in sorted(steps)]
         except sqlite3.Error as error:
-            raise StatementError(_text(error)) from None
+            raise StatementError(_format_error(error)) from None
         return EngineDoubt("engine", f"To SQLite the statement {denied[0]}.") if denied else None
 
-    def _rules(self, connection: sqlite3.Connection, statement: Statement, denied: list[str]) -> Authorize:
+    def _choose_rules(self, connection: sqlite3.Connection, statement: Statement, denied: list[str]) -> Authorize:
         if statement.harmless:
-            return reads(_open_virtual_tables(connection, statement.sql), denied)
+            return list_reading_rules(_open_virtual_tables(connection, statement.sql), denied)
         open_virtual(connection)
-        return runs(read_only=self._read_only)
+        return list_running_rules(read_only=self._read_only)
 
     def _open_connection(self, busy_s: float, *, reading: bool, steps: "_Steps") -> sqlite3.Connection:
         uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if reading else 'rw'}"
@@ -206,14 +206,14 @@ class _Steps:
         self._most = most
         self._most_bytes = most_bytes
         self._taken = self._written = 0
-        self._before = 0 if most_bytes is None else _written_bytes()
+        self._before = 0 if most_bytes is None else _count_written_bytes()
         self._looked_s = 0.0
 
     def end(self) -> bool:
         """Count `STEPS` more. Return whether the statement ends here."""
         self._taken += STEPS
         if self._most_bytes is not None and (now_s := time.monotonic()) - self._looked_s >= LOOK_S:
-            self._looked_s, self._written = now_s, _written_bytes() - self._before
+            self._looked_s, self._written = now_s, _count_written_bytes() - self._before
         return self._stop.is_set() or self._exceeded_bound is not None
 
     def explain_error(self, message: str) -> str:
@@ -231,7 +231,7 @@ class _Steps:
         return None
 
 
-def _written_bytes() -> int:
+def _count_written_bytes() -> int:
     """Return how many bytes this thread has written; 0: the system does not report it."""
     with suppress(OSError), Path("/proc/thread-self/io").open("rb") as file:
         return next(int(line[6:]) for line in file if line.startswith(b"wchar:"))
@@ -262,7 +262,7 @@ def _compile_statement(
     return [*connection.execute(f"EXPLAIN {statement.sql}", params), *behind]
 
 
-def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
+def _fetch_rows(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
     with closing(connection.execute(statement.sql, _check_params(statement.params))) as cursor:
         table.columns = [str(column[0]) for column in cursor.description or ()]
         for row in cursor:
@@ -280,5 +280,5 @@ def _check_params(params: Sequence[object]) -> Sequence[object]:
     return params
 
 
-def _text(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return str(error).rstrip(".") or type(error).__name__

@@ -41,8 +41,8 @@ def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
         return
     bodies: dict[str, list[str]] = {}
     for name, definition in views:
-        bodies.setdefault(name.lower(), []).extend(_split_definitions(_words(definition), bodies))
-    if _size(_split_definitions(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
+        bodies.setdefault(name.lower(), []).extend(_split_definitions(_split_words(definition), bodies))
+    if _measure_size(_split_definitions(_split_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
     if expands_too_far(_with_views(tokenize(sql), views), plans=False):
         raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
@@ -76,7 +76,7 @@ def _may_list(texts: Sequence[str]) -> bool:
     return all(any(sign in text for text in texts) for sign in ").*")
 
 
-def _words(sql: str) -> list[str]:
+def _split_words(sql: str) -> list[str]:
     """Return the names, strings and words of a text, each as SQLite compares it, with its parentheses and dots."""
     found = []
     for piece in _PIECE.finditer(sql):
@@ -162,7 +162,7 @@ def _find_defined_name(words: Sequence[str], opening: int) -> str:
     return words[index]
 
 
-def _size(words: Sequence[str], bodies: Mapping[str, Sequence[str]], known: dict[str, int], depth: int) -> int:
+def _measure_size(words: Sequence[str], bodies: Mapping[str, Sequence[str]], known: dict[str, int], depth: int) -> int:
     """Return how many words there are in the end. A name within its own definition is not followed."""
     if not depth:
         raise TooLargeError("its common table expressions or views are nested too deep: use a table instead")
@@ -173,6 +173,6 @@ def _size(words: Sequence[str], bodies: Mapping[str, Sequence[str]], known: dict
             continue
         if word not in known:
             known[word] = 0
-            known[word] = _size(bodies[word], bodies, known, depth - 1)
+            known[word] = _measure_size(bodies[word], bodies, known, depth - 1)
         total += known[word]
     return total

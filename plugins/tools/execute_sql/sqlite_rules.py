@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 #: Called for each thing that a statement needs; returns SQLITE_OK or SQLITE_DENY.
 Authorize: TypeAlias = Callable[..., int]
@@ -22,18 +22,18 @@ _READING: Final = frozenset(
 _NEVER: Final = frozenset(
     (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT)
 )
-_NO_FUNCTIONS: Final = words("load_extension fts3_tokenizer readfile writefile edit")
+_NO_FUNCTIONS: Final = split_words("load_extension fts3_tokenizer readfile writefile edit")
 #: They describe the database; some take the name of a table.
-_PRAGMAS: Final = words("""
+_PRAGMAS: Final = split_words("""
     table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check
     collation_list function_list
 """)
 #: SQLite's full-text search uses these by itself.
-_INNER_PRAGMAS: Final = words("page_size data_version")
+_INNER_PRAGMAS: Final = split_words("page_size data_version")
 
 #: Functions of SQLite that compute, or look at this connection; their results are bounded by its limits. Not among
 #: them: `load_extension`, `fts3_tokenizer`, `sqlite_log`, `optimize` (it rewrites an index), and the shell's functions.
-FUNCTIONS: Final = words("""
+FUNCTIONS: Final = split_words("""
     -> ->> abs acos acosh asin asinh atan atan2 atanh avg bm25 ceil ceiling changes char coalesce concat concat_ws cos
     cosh count cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp first_value
     floor format glob group_concat hex highlight if ifnull iif instr json json_array json_array_length
@@ -49,14 +49,14 @@ FUNCTIONS: Final = words("""
     unixepoch unlikely upper zeroblob
 """)
 #: Tables that are made as they are read, without being in the schema.
-_COMPUTED_TABLES: Final = words("json_each json_tree jsonb_each jsonb_tree generate_series dbstat sqlite_stmt")
+_COMPUTED_TABLES: Final = split_words("json_each json_tree jsonb_each jsonb_tree generate_series dbstat sqlite_stmt")
 #: Both, by their names in a statement.
 READABLE: Final = tuple(sorted(_COMPUTED_TABLES | {f"pragma_{name}" for name in _PRAGMAS}))
 #: Steps of SQLite's machine that act without the authorizer.
 ACTING_STEPS: Final = frozenset(("Vacuum", "IncrVacuum", "JournalMode", "Checkpoint", "AutoCommit", "Savepoint"))
 
 
-def runs(*, read_only: bool) -> Authorize:
+def list_running_rules(*, read_only: bool) -> Authorize:
     """Return the rules of a statement that a person, or the operator's configuration, lets run."""
 
     def authorize(action: int, first: str | None = None, second: str | None = None, *_: str | None) -> int:
@@ -71,7 +71,7 @@ def runs(*, read_only: bool) -> Authorize:
     return authorize
 
 
-def reads(modules: Collection[str], denied: list[str]) -> Authorize:
+def list_reading_rules(modules: Collection[str], denied: list[str]) -> Authorize:
     """Return the rules of a statement that runs without approval: it reads tables, and calls only pure functions.
 
     `modules` are the connection's, in lower case. Each denied action is added to `denied`, in words.

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
 from .sqlite_expansion import TooLargeError, check_expansion
 
 #: Behind the name of a virtual table and `_`: the tables that its module keeps, and reads by itself.
-_TEXTS: Final = words("content segments segdir docsize stat")
+_TEXTS: Final = split_words("content segments segdir docsize stat")
 _OWN: Final = {
-    "fts5": words("config content data docsize idx"),
+    "fts5": split_words("config content data docsize idx"),
     **dict.fromkeys(("fts3", "fts4"), _TEXTS),
-    **dict.fromkeys(("rtree", "rtree_i32", "geopoly"), words("node rowid parent")),
+    **dict.fromkeys(("rtree", "rtree_i32", "geopoly"), split_words("node rowid parent")),
 }
 _ANY: Final = frozenset().union(*_OWN.values())
 _MODULE: Final = re.compile(r"\busing\s++(\w++)", re.IGNORECASE)
@@ -38,7 +38,7 @@ def check_virtual(connection: sqlite3.Connection) -> Sequence[str]:
     virtual = {name: sql for kind, name, page, sql in schema if kind == "table" and not page}
     if not virtual:
         return ()
-    own = {place: name for name, sql in virtual.items() for place in _places(name, sql)}
+    own = {place: name for name, sql in virtual.items() for place in _iterate_shadow_tables(name, sql)}
     views = [(name, sql) for kind, name, _, sql in schema if kind == "view"]
     behind = "\n".join(virtual.values()).lower()
     queries = []
@@ -59,7 +59,7 @@ def check_virtual(connection: sqlite3.Connection) -> Sequence[str]:
     return queries
 
 
-def _places(name: str, sql: str) -> Iterator[str]:
+def _iterate_shadow_tables(name: str, sql: str) -> Iterator[str]:
     """Yield the names of the tables that a virtual table keeps, in lower case."""
     module = _MODULE.search(sql)
     for part in _OWN.get(module[1].lower(), _ANY) if module else _ANY:

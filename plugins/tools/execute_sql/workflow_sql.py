@@ -13,7 +13,7 @@ from gateway.plugin.templates import TemplateValue
 Dialect = Literal["sqlite", "postgres"]
 
 #: What is not plain SQL, up to its end or that of the text. Strings that a dialect reads in another way than `'...'`
-#: are `other`, as are names; nested comments of PostgreSQL are found by `_comment_end`.
+#: are `write_other`, as are names; nested comments of PostgreSQL are found by `_find_comment_end`.
 _PIECES = {
     "sqlite": re.compile(
         r"""(?P<string>'(?:[^']++|'')*+(?:'|\Z))|(?P<other>"[^"]*+(?:"|\Z)|`[^`]*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)|--[^\n]*+)"""
@@ -40,27 +40,27 @@ class _Writer:
         self._postgres = dialect == "postgres"
         self.bound: list[object] = []
 
-    def plain(self, text: str) -> str:
+    def write_plain(self, text: str) -> str:
         """Write SQL outside quotes. A value has its own type. An object or a list is JSON text."""
         for found in _MARK.finditer(text):
             if _WORD.match(text[found.end() : found.end() + 1]) or _WORD.match(text[found.start() - 1 : found.start()]):
                 raise self._build_place_error(found, "as a part of a word")
-        return _MARK.sub(lambda found: self._placeholder(_bindable(self._get_value(found))), text)
+        return _MARK.sub(lambda found: self._write_placeholder(_convert_bindable(self._get_value(found))), text)
 
-    def string(self, literal: str) -> str:
+    def write_string(self, literal: str) -> str:
         """Write a string `'...'`: its values are texts."""
         inside = literal[1:-1]
         if (whole := _MARK.fullmatch(inside)) is not None:
-            return self._placeholder(self._get_value(whole).text)
+            return self._write_placeholder(self._get_value(whole).text)
         parts, at = [], 0
         for found in _MARK.finditer(inside):
             cast = "::text" if self._postgres else ""
-            parts += [f"'{inside[at : found.start()]}'", self._placeholder(self._get_value(found).text) + cast]
+            parts += [f"'{inside[at : found.start()]}'", self._write_placeholder(self._get_value(found).text) + cast]
             at = found.end()
         rest = f"'{inside[at:]}'"
         return f"({' || '.join([*parts, rest])})" if parts else literal
 
-    def other(self, text: str) -> str:
+    def write_other(self, text: str) -> str:
         """Write a comment, a name or a literal of another kind unchanged. Raises ValueError if it has a value."""
         if (found := _MARK.search(text)) is not None:
             raise self._build_place_error(found, "in a comment, a quoted name or an unusual literal")
@@ -69,7 +69,7 @@ class _Writer:
     def _get_value(self, found: re.Match[str]) -> TemplateValue:
         return self._values[int(found[1])]
 
-    def _placeholder(self, value: object) -> str:
+    def _write_placeholder(self, value: object) -> str:
         self.bound.append(value)
         return f"{self._sign}{len(self.bound)}"
 
@@ -100,18 +100,18 @@ def build_statement(pieces: Sequence[str | TemplateValue], *, dialect: Dialect) 
 def _write_placeholders(text: str, writer: _Writer, dialect: Dialect) -> str:
     parts, at = [], 0
     while (found := _PIECES[dialect].search(text, at)) is not None:
-        parts.append(writer.plain(text[at : found.start()]))
+        parts.append(writer.write_plain(text[at : found.start()]))
         at = found.end()
         if found["string"] is not None and found[0][1:].endswith("'"):
-            parts.append(writer.string(found[0]))
+            parts.append(writer.write_string(found[0]))
             continue
         if found["comment"] is not None:
-            at = _comment_end(text, at, nests=dialect == "postgres")
-        parts.append(writer.other(text[found.start() : at]))
-    return "".join((*parts, writer.plain(text[at:])))
+            at = _find_comment_end(text, at, nests=dialect == "postgres")
+        parts.append(writer.write_other(text[found.start() : at]))
+    return "".join((*parts, writer.write_plain(text[at:])))
 
 
-def _comment_end(text: str, at: int, *, nests: bool) -> int:
+def _find_comment_end(text: str, at: int, *, nests: bool) -> int:
     depth = 1
     for edge in _COMMENT_EDGE.finditer(text, at):
         depth += -1 if edge[0] == "*/" else nests
@@ -120,6 +120,6 @@ def _comment_end(text: str, at: int, *, nests: bool) -> int:
     return len(text)
 
 
-def _bindable(value: TemplateValue) -> object:
+def _convert_bindable(value: TemplateValue) -> object:
     """Return a value that a driver accepts: objects and lists become texts."""
     return value.text if isinstance(value.value, dict | list) else value.value

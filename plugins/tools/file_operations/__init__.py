@@ -23,11 +23,11 @@ from gateway.plugin import (
     ToolSpec,
     place_sha256,
 )
-from gateway.plugin.settings import FilePath, Flag, ToolConfig, limit_count, limit_size
-from gateway.plugin.templates import Values, filled_object
+from gateway.plugin.settings import FilePath, Flag, ToolConfig, build_count_type, build_size_type
+from gateway.plugin.templates import Values, fill_object
 
 from .folder import Content, Folder, FolderEntry
-from .safe_open import PathRefusedError, components
+from .safe_open import PathRefusedError, split_components
 from .workflow_path import build_path
 
 T = TypeVar("T")
@@ -47,13 +47,13 @@ class Config(ToolConfig):
         default=(_DEFAULT_ROOT,), validate_default=True, description="Folders that the tool may see; they must exist."
     )
     write: Flag = Field(default=False, description="Allow writing at all.")
-    max_read_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
+    max_read_bytes: Annotated[int, build_size_type(1, 1 << 30)] = Field(
         default=1 << 20, description="How much of a file is read."
     )
-    max_write_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
+    max_write_bytes: Annotated[int, build_size_type(1, 1 << 30)] = Field(
         default=1 << 20, description="Largest file that is written."
     )
-    max_entries: Annotated[int, limit_count(1, 1_000_000)] = Field(
+    max_entries: Annotated[int, build_count_type(1, 1_000_000)] = Field(
         default=1000, description="How many entries of a folder are listed."
     )
 
@@ -74,30 +74,30 @@ class FileOperations:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._folders = tuple((str(root), _folder(root)) for root in config.roots)
+        self._folders = tuple((str(root), _open_folder(root)) for root in config.roots)
         self._threads: set[asyncio.Future[Any]] = set()
 
     async def list_tools(self) -> Sequence[ToolSpec]:
-        return (_spec(self._config),)
+        return (_build_spec(self._config),)
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 (the contract's signature)
         stop = threading.Event()
         try:
-            return await self._run(self._answer, call.arguments, stop)
+            return await self._run(self._run_operation, call.arguments, stop)
         except asyncio.CancelledError:
             stop.set()
             raise
 
     def bind(self, arguments: Json, values: Values) -> Json:
         """Put values into the path: a value stays below the place of its reference. See `Binder`."""
-        return filled_object(arguments, values, writers={"path": build_path})
+        return fill_object(arguments, values, writers={"path": build_path})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 (as for `call`)
         """Return why the call cannot run: a path outside or through a link, or writing where it is off.
 
         No approval is requested for such a call.
         """
-        return await self._run(self._refusal, call.arguments)
+        return await self._run(self._find_refusal, call.arguments)
 
     async def preview(self, call: ToolCall) -> Preview | NoPreview:
         """Return the text of the file that a write replaces, and the text after it."""
@@ -119,30 +119,30 @@ class FileOperations:
             operation, path = self._parse_arguments(arguments)
             if operation != "write":
                 return NoPreview(f"The operation {operation!r} changes nothing.")
-            if problem := self._unwritable(arguments):
+            if problem := self._find_write_obstacle(arguments):
                 return NoPreview(f"The call cannot run: {problem}.")
-            folder, names = self._target(path)
+            folder, names = self._find_target(path)
             return _build_preview(folder, names, path, arguments["content"])
         except (PathRefusedError, OSError) as error:
-            return NoPreview(f"The call cannot run: {_reason(error)}.")
+            return NoPreview(f"The call cannot run: {_format_reason(error)}.")
 
-    def _refusal(self, arguments: Json) -> str | None:
+    def _find_refusal(self, arguments: Json) -> str | None:
         try:
             operation, path = self._parse_arguments(arguments)
             if operation != "write":
                 self._find_entry(path)
                 return None
-            for folder, names in self._candidates(path):
+            for folder, names in self._list_candidates(path):
                 folder.find(names)
         except (PathRefusedError, OSError) as error:
-            return _reason(error)
-        return self._unwritable(arguments)
+            return _format_reason(error)
+        return self._find_write_obstacle(arguments)
 
-    def _answer(self, arguments: Json, stop: threading.Event) -> ToolResult:
+    def _run_operation(self, arguments: Json, stop: threading.Event) -> ToolResult:
         try:
             operation, path = self._parse_arguments(arguments)
             if operation == "write":
-                if problem := self._unwritable(arguments):
+                if problem := self._find_write_obstacle(arguments):
                     return ToolResult(problem, ok=False)
                 return self._write(path, arguments["content"], stop)
             folder, names, found = self._find_entry(path)
@@ -151,20 +151,20 @@ class FileOperations:
             if found is None and (names or operation == "read"):
                 return ToolResult(f"{path!r}: no such file or folder", ok=False)
             if operation == "read":
-                return ToolResult(_text(folder.read(names, limit_bytes=self._config.max_read_bytes)))
-            return ToolResult(_format_listing(*folder.entries(names, limit=self._config.max_entries)))
+                return ToolResult(_format_content(folder.read(names, limit_bytes=self._config.max_read_bytes)))
+            return ToolResult(_format_listing(*folder.list_entries(names, limit=self._config.max_entries)))
         except (PathRefusedError, OSError) as error:
-            return ToolResult(_reason(error), ok=False)
+            return ToolResult(_format_reason(error), ok=False)
 
     def _parse_arguments(self, arguments: Json) -> tuple[str, str]:
         operation, path = arguments.get("operation"), arguments.get("path")
-        if operation not in _operations(self._config):
-            raise PathRefusedError(f"'operation' must be one of {', '.join(_operations(self._config))}")
+        if operation not in _list_operations(self._config):
+            raise PathRefusedError(f"'operation' must be one of {', '.join(_list_operations(self._config))}")
         if not isinstance(path, str) or not path:
             raise PathRefusedError("'path' must be a text such as 'notes/today.txt'")
         return str(operation), path
 
-    def _unwritable(self, arguments: Json) -> str | None:
+    def _find_write_obstacle(self, arguments: Json) -> str | None:
         content, limit_bytes = arguments.get("content"), self._config.max_write_bytes
         if not isinstance(content, str):
             return "'content' must be a text: what the file is to contain"
@@ -176,28 +176,28 @@ class FileOperations:
             return f"too large: {size_bytes} bytes, at most {limit_bytes} can be written"
         return None
 
-    def _target(self, path: str) -> tuple[Folder, tuple[str, ...]]:
+    def _find_target(self, path: str) -> tuple[Folder, tuple[str, ...]]:
         """Return where a write puts its file."""
-        candidates = self._candidates(path)
+        candidates = self._list_candidates(path)
         # A file that is there is replaced; a new one goes where the path leads, or beneath the first root.
         existing = [(folder, names) for folder, names in candidates if folder.find(names) is not None]
         spelled = candidates[len(self._folders) :] if not path.startswith("/") else []
         return (existing or spelled or candidates)[0]
 
     def _write(self, path: str, content: str, stop: threading.Event) -> ToolResult:
-        folder, names = self._target(path)
+        folder, names = self._find_target(path)
         data = content.encode()
         created = folder.write(names, data, stopped=stop.is_set)
         return ToolResult(f"{'wrote' if created else 'replaced'} {path!r}: {len(data)} bytes")
 
     def _find_entry(self, path: str) -> tuple[Folder, tuple[str, ...], FolderEntry | None]:
-        candidates = self._candidates(path)
+        candidates = self._list_candidates(path)
         for folder, names in candidates:
             if (found := folder.find(names)) is not None:
                 return folder, names, found
         return (*candidates[0], None)
 
-    def _candidates(self, path: str) -> list[tuple[Folder, tuple[str, ...]]]:
+    def _list_candidates(self, path: str) -> list[tuple[Folder, tuple[str, ...]]]:
         """Return the places that `path` may mean.
 
         It may lie beneath each root. If it begins with a root's own spelling, it may lie beneath that. Raises
@@ -205,12 +205,12 @@ class FileOperations:
         """
         found = []
         if not path.startswith("/"):
-            names = components(path)
+            names = split_components(path)
             found = [(folder, names) for _, folder in self._folders]
         for root, folder in self._folders:
             for spelling in dict.fromkeys((root.rstrip("/"), str(folder.path))):
                 if spelling not in ("", ".") and (path == spelling or path.startswith(f"{spelling}/")):
-                    found.append((folder, components(path[len(spelling) :].lstrip("/"))))
+                    found.append((folder, split_components(path[len(spelling) :].lstrip("/"))))
         if not found:
             raise PathRefusedError("the path is outside the folders of this tool: use one like 'notes/today.txt'")
         return found
@@ -229,7 +229,7 @@ def reaches(config: Config) -> Sequence[Reach]:
 PLUGIN = Plugin(Config, build, assessor="file", reaches=reaches, anywhere={"roots": [str(Path(__file__).parent)]})
 
 
-def _folder(root: Path) -> Folder:
+def _open_folder(root: Path) -> Folder:
     path = Path(os.path.abspath(root))  # noqa: PTH100 (resolve() would follow links, and hide how it was spelled)
     may_make = root == _DEFAULT_ROOT
     if not path.is_dir() and not (may_make and not path.exists()):
@@ -237,21 +237,21 @@ def _folder(root: Path) -> Folder:
     return Folder(path, may_make=may_make)
 
 
-def _operations(config: Config) -> tuple[str, ...]:
+def _list_operations(config: Config) -> tuple[str, ...]:
     return ("read", "list", "exists", "write") if config.write else ("read", "list", "exists")
 
 
-def _spec(config: Config) -> ToolSpec:
+def _build_spec(config: Config) -> ToolSpec:
     several = f" The folders are {', '.join(map(str, config.roots))}." if len(config.roots) > 1 else ""
     properties: Json = {
-        "operation": {"type": "string", "enum": list(_operations(config)), "description": "What to do."},
+        "operation": {"type": "string", "enum": list(_list_operations(config)), "description": "What to do."},
         "path": {"type": "string", "description": "A relative path such as 'notes/today.txt'; '.' is the folder."},
     }
     if config.write:
         properties["content"] = {"type": "string", "description": "For write: the whole new text of the file."}
     return ToolSpec(
         name="file_operations",
-        description=f"Works with the text files of a folder: {', '.join(_operations(config))}.{several}",
+        description=f"Works with the text files of a folder: {', '.join(_list_operations(config))}.{several}",
         parameters={
             "type": "object",
             "properties": properties,
@@ -283,7 +283,7 @@ def _build_preview(folder: Folder, names: Sequence[str], path: str, after: str) 
     return Preview(before=before, after=after, label=path)
 
 
-def _text(content: Content) -> str:
+def _format_content(content: Content) -> str:
     if b"\0" in content.data[:_PROBE_BYTES]:
         return f"a binary file of {content.size_bytes} bytes that begins with {content.data[:_SHOWN_BYTES].hex(' ')}"
     whole = len(content.data) >= content.size_bytes
@@ -294,13 +294,13 @@ def _text(content: Content) -> str:
 
 
 def _format_listing(entries: Sequence[FolderEntry], count: int) -> str:
-    lines = [_line(entry) for entry in entries]
+    lines = [_format_line(entry) for entry in entries]
     if count > len(entries):
         lines.append(f"[... {count} entries; these were the first {len(entries)} ...]")
     return "\n".join(lines) or "(empty)"
 
 
-def _line(entry: FolderEntry) -> str:
+def _format_line(entry: FolderEntry) -> str:
     name = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in entry.name)
     if entry.kind == "folder":
         return f"{name}/"
@@ -313,7 +313,7 @@ def _describe_entry(entry: FolderEntry) -> str:
     return {"folder": "folder", "link": "link, not followed"}.get(entry.kind, "no ordinary file")
 
 
-def _reason(error: PathRefusedError | OSError) -> str:
+def _format_reason(error: PathRefusedError | OSError) -> str:
     if isinstance(error, PathRefusedError):
         return f"refused: {error}"
     if isinstance(error, FileNotFoundError):

@@ -68,7 +68,7 @@ class Folder:
         finally:
             os.close(root)
         try:
-            return _entry(names[-1] if names else ".", os.fstat(found))
+            return _build_entry(names[-1] if names else ".", os.fstat(found))
         finally:
             os.close(found)
 
@@ -77,18 +77,18 @@ class Folder:
         try:
             # Looked at before it is opened: opening a device can do something, and closing a locked file does.
             found = _stat_and_close(open_beneath(root, names, os.O_PATH))
-            _ordinary(found)
-            _not_locked_here(found)
+            _require_ordinary(found)
+            _refuse_locked(found)
             descriptor = open_beneath(root, names, os.O_RDONLY)
         finally:
             os.close(root)
         with os.fdopen(descriptor, "rb") as file:
             facts = os.fstat(descriptor)
-            _ordinary(facts)
-            _not_special(descriptor)
+            _require_ordinary(facts)
+            _refuse_special(descriptor)
             return Content(file.read(limit_bytes), facts.st_size)
 
-    def entries(self, names: Sequence[str], *, limit: int) -> tuple[list[FolderEntry], int]:
+    def list_entries(self, names: Sequence[str], *, limit: int) -> tuple[list[FolderEntry], int]:
         """Return the first entries of a folder in the order of their names, and how many there are."""
         root = self._open()
         if root is None and not names:
@@ -101,7 +101,7 @@ class Folder:
             os.close(root)
         count = 0
         try:
-            _not_special(descriptor)
+            _refuse_special(descriptor)
             with os.scandir(descriptor) as found:
 
                 def count_entry(entry: os.DirEntry[str]) -> str:
@@ -113,7 +113,7 @@ class Folder:
             listed: list[FolderEntry] = []
             for name in first:
                 with suppress(FileNotFoundError):
-                    listed.append(_entry(name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
+                    listed.append(_build_entry(name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
             return listed, count
         finally:
             os.close(descriptor)
@@ -131,8 +131,8 @@ class Folder:
         finally:
             os.close(root)
         try:
-            _not_special(parent)
-            return _replace(parent, names[-1], data, stopped=stopped)
+            _refuse_special(parent)
+            return _replace_file(parent, names[-1], data, stopped=stopped)
         finally:
             os.close(parent)
 
@@ -165,13 +165,13 @@ def _make_folders(root: int, names: Sequence[str]) -> int:
     return here
 
 
-def _replace(parent: int, name: str, data: bytes, *, stopped: Callable[[], bool]) -> bool:
+def _replace_file(parent: int, name: str, data: bytes, *, stopped: Callable[[], bool]) -> bool:
     try:
         before: os.stat_result | None = _stat_and_close(open_beneath(parent, (name,), os.O_PATH))
     except FileNotFoundError:
         before = None
     if before is not None:
-        _ordinary(before)
+        _require_ordinary(before)
     mode = stat.S_IMODE(before.st_mode) & 0o777 if before is not None else None
     temporary = f".{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -201,14 +201,14 @@ def _stat_and_close(descriptor: int) -> os.stat_result:
         os.close(descriptor)
 
 
-def _ordinary(facts: os.stat_result) -> None:
+def _require_ordinary(facts: os.stat_result) -> None:
     if stat.S_ISDIR(facts.st_mode):
         raise PathRefusedError("that is a folder, not a file")
     if not stat.S_ISREG(facts.st_mode):
         raise PathRefusedError("that is not an ordinary file")
 
 
-def _not_locked_here(facts: os.stat_result) -> None:
+def _refuse_locked(facts: os.stat_result) -> None:
     """Raise RefusedError for a file on which this process has POSIX locks, such as the database of the gateway's store.
 
     A process loses such locks as soon as it closes any descriptor of the file (fcntl(2)), whichever code opened it.
@@ -227,11 +227,11 @@ def _has_posix_lock(descriptor: str) -> bool:
         return any(line.startswith(b"lock:") and b" POSIX " in line for line in facts)
 
 
-def _not_special(descriptor: int) -> None:
+def _refuse_special(descriptor: int) -> None:
     if get_filesystem_type(descriptor) in _SPECIAL:
         raise PathRefusedError("that is not an ordinary file")
 
 
-def _entry(name: str, facts: os.stat_result) -> FolderEntry:
+def _build_entry(name: str, facts: os.stat_result) -> FolderEntry:
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     return FolderEntry(name, kinds.get(stat.S_IFMT(facts.st_mode), "other"), facts.st_size)

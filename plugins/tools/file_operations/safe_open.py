@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from gateway.sandbox.kernel import openat2
+from gateway.sandbox.kernel import call_openat2
 
 _NO_MAGICLINKS: Final = 0x02
 _NO_SYMLINKS: Final = 0x04
@@ -36,7 +36,7 @@ class PathRefusedError(Exception):
     """A path that lies outside, leads through a link or is not a plain file. The text is for the caller of the tool."""
 
 
-def components(path: str) -> tuple[str, ...]:
+def split_components(path: str) -> tuple[str, ...]:
     """Return the names in a relative path, `.` and `..` resolved by spelling. () is the folder itself.
 
     Raises RefusedError for a path that leaves, is absolute, or is not plainly a path.
@@ -86,12 +86,12 @@ def open_by_kernel(root: int, names: Sequence[str], flags: int) -> int:
     resolve = _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS
     for _ in range(_TRIES):
         try:
-            return _no_link(openat2(root, path, flags=_harden_flags(flags), mode=0, resolve=resolve))
+            return _refuse_link(call_openat2(root, path, flags=_harden_flags(flags), mode=0, resolve=resolve))
         except BlockingIOError:
             continue
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EXDEV):
-                raise _through_link() from None
+                raise _build_link_error() from None
             if error.errno == errno.ENOTDIR and flags & os.O_DIRECTORY:
                 os.close(open_by_kernel(root, names, os.O_PATH))  # a link at the end is reported as what it is
             raise
@@ -103,10 +103,10 @@ def open_by_walk(root: int, names: Sequence[str], flags: int) -> int:
     here = os.open(".", _FOLDER, dir_fd=root)
     try:
         for name in names[:-1]:
-            deeper = _step(here, name, _FOLDER)
+            deeper = _open_step(here, name, _FOLDER)
             os.close(here)
             here = deeper
-        return _no_link(_step(here, names[-1] if names else ".", _harden_flags(flags)))
+        return _refuse_link(_open_step(here, names[-1] if names else ".", _harden_flags(flags)))
     finally:
         os.close(here)
 
@@ -115,13 +115,13 @@ def _harden_flags(flags: int) -> int:
     return flags | _ALWAYS | (0 if flags & os.O_PATH else _WHEN_OPENED)
 
 
-def _step(folder: int, name: str, flags: int) -> int:
+def _open_step(folder: int, name: str, flags: int) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
         # With O_DIRECTORY a link is ENOTDIR. What is looked up again here only words the refusal.
         if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(folder, name)):
-            raise _through_link() from None
+            raise _build_link_error() from None
         raise
 
 
@@ -131,13 +131,13 @@ def _is_link(folder: int, name: str) -> bool:
     return False
 
 
-def _no_link(descriptor: int) -> int:
+def _refuse_link(descriptor: int) -> int:
     """Return the descriptor, or raise RefusedError for a link: O_PATH with O_NOFOLLOW opens the link itself."""
     if stat.S_ISLNK(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _through_link()
+        raise _build_link_error()
     return descriptor
 
 
-def _through_link() -> PathRefusedError:
+def _build_link_error() -> PathRefusedError:
     return PathRefusedError("the path leads through a link, and links are not followed")

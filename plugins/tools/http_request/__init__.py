@@ -32,15 +32,24 @@ from gateway.plugin import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    allowed_host,
     is_metadata,
     is_public,
-    plain_host,
+    normalize_host,
+    parse_allowed_host,
 )
-from gateway.plugin.settings import Duration, Flag, ToolConfig, ValueType, limit_size
-from gateway.plugin.templates import Values, filled_object
+from gateway.plugin.settings import Duration, Flag, ToolConfig, ValueType, build_size_type
+from gateway.plugin.templates import Values, fill_object
 
-from .request import METHODS, PORTS, RequestRefusedError, WebRequest, build_redirect, is_alike, readable, web_request
+from .request import (
+    METHODS,
+    PORTS,
+    RequestRefusedError,
+    WebRequest,
+    build_redirect,
+    decode_body,
+    is_alike,
+    read_web_request,
+)
 from .workflow_body import build_body_writer
 from .workflow_url import build_url
 
@@ -64,10 +73,10 @@ METADATA = "its address hands out credentials of the machine, and no such server
 NOT_PUBLIC = "its address is not on the public internet, and only public servers are asked"
 
 
-def _host(value: object) -> str:
+def _check_host(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a host such as api.example.com, in quotes")
-    if "*" in allowed_host(value)[0]:
+    if "*" in parse_allowed_host(value)[0]:
         raise ValueError("expected the name of one host: this tool knows no patterns, so none would be asked")
     return value
 
@@ -79,11 +88,11 @@ class Config(ToolConfig):
     private_networks: Flag = Field(
         default=False, description="Allow loopback, private and link-local addresses, and any port."
     )
-    hosts: tuple[Annotated[str, ValueType(kind="host", parse=_host)], ...] = Field(
+    hosts: tuple[Annotated[str, ValueType(kind="host", parse=_check_host)], ...] = Field(
         default=(), description="Hosts to ask; ports 80 and 443 unless one is named; empty: all."
     )
     timeout: Duration = Field(default=30.0, description="Longest time for a call, redirects included.")
-    max_bytes: Annotated[int, limit_size(1, 1 << 30)] = Field(
+    max_bytes: Annotated[int, build_size_type(1, 1 << 30)] = Field(
         default=1 << 20, description="How much of an answer is read, decoded."
     )
 
@@ -98,7 +107,7 @@ class HttpRequest:
 
     def __init__(self, config: Config, *, resolver: AbstractResolver | None = None) -> None:
         self._config = config
-        self._hosts = frozenset(allowed_host(host) for host in config.hosts)
+        self._hosts = frozenset(parse_allowed_host(host) for host in config.hosts)
         self._resolver = resolver or Resolver(for_models=True)
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
@@ -112,13 +121,13 @@ class HttpRequest:
         headers = arguments.get("headers")
         named = headers.items() if isinstance(headers, dict) else ()
         kind = next((str(text) for name, text in named if str(name).lower() == "content-type"), None)
-        return filled_object(arguments, values, writers={"url": build_url, "body": build_body_writer(kind)})
+        return fill_object(arguments, values, writers={"url": build_url, "body": build_body_writer(kind)})
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:  # noqa: ARG002 - as for `call`
         """Return why the call cannot run, without a look-up: a look-up would reveal the name to its name server."""
         try:
-            request = web_request(call.arguments)
-            self._check(request.url, hop=0)
+            request = read_web_request(call.arguments)
+            self._check_target(request.url, hop=0)
         except RequestRefusedError as refusal:
             return _format_refusal(refusal)
         if not self._config.private_networks and _is_inside(request.url.host or ""):
@@ -128,23 +137,23 @@ class HttpRequest:
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         trace = {} if exchange.execution.tool_trace is None else exchange.execution.tool_trace.get_fields("tools")
         try:
-            request = web_request(call.arguments)
+            request = read_web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):
-                return await self._follow(request, trace, harmless=call.harmless)
+                return await self._follow_redirects(request, trace, harmless=call.harmless)
         except RequestRefusedError as refusal:
             return ToolResult(_format_refusal(refusal), ok=False)
         except TimeoutError:
             return ToolResult(f"No complete answer within {self._config.timeout:g} seconds.", ok=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return ToolResult(_format_failure(request, _reason(error)), ok=False)
+            return ToolResult(_format_failure(request, _format_reason(error)), ok=False)
 
     async def close(self) -> None:
         for session in self._sessions.values():
             await session.close()
 
-    async def _follow(self, request: WebRequest, trace: Mapping[str, str], *, harmless: bool) -> ToolResult:
+    async def _follow_redirects(self, request: WebRequest, trace: Mapping[str, str], *, harmless: bool) -> ToolResult:
         for hop in range(MAX_REDIRECTS + 1):
-            self._check(request.url, hop=hop)
+            self._check_target(request.url, hop=hop)
             # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
             headers = _with_trace(request.headers, trace)
             async with self._get_session(harmless=harmless).request(
@@ -154,15 +163,15 @@ class HttpRequest:
                 following = build_redirect(request, status=response.status, location=location)
                 final = request.url if hop else None
                 if following is None:
-                    return await self._result(response, final=final)
+                    return await self._format_result(response, final=final)
                 if harmless and not is_alike(request.url, following.url):
-                    return await self._result(response, final=final, note=NOT_FOLLOWED)
+                    return await self._format_result(response, final=final, note=NOT_FOLLOWED)
             request = following
         raise RequestRefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
 
-    def _check(self, url: URL, *, hop: int) -> None:
+    def _check_target(self, url: URL, *, hop: int) -> None:
         what = f"{'the redirect to' if hop else 'the host'} {url.host!r}"
-        host, port, usual = plain_host(url.host or ""), url.port, PORTS[url.scheme]
+        host, port, usual = normalize_host(url.host or ""), url.port, PORTS[url.scheme]
         if self._hosts:
             if (host, port) not in self._hosts and (port != usual or (host, None) not in self._hosts):
                 raise RequestRefusedError(f"{what}, port {port}, is not one of the hosts that the operator allows")
@@ -174,7 +183,7 @@ class HttpRequest:
         if harmless not in self._sessions:
             self._sessions[harmless] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    socket_factory=self._harmless_socket if harmless else self._socket,
+                    socket_factory=self._open_harmless_socket if harmless else self._open_socket,
                     resolver=self._resolver,
                     use_dns_cache=False,
                     force_close=True,
@@ -186,19 +195,19 @@ class HttpRequest:
             )
         return self._sessions[harmless]
 
-    def _harmless_socket(self, address: AddrInfoType) -> socket.socket:
+    def _open_harmless_socket(self, address: AddrInfoType) -> socket.socket:
         """Return the socket of a call that was judged by the spelling of its host only. Raises OSError."""
         if is_metadata(str(address[4][0])):
             raise _AddressError(METADATA)
-        return self._socket(address)
+        return self._open_socket(address)
 
-    def _socket(self, address: AddrInfoType) -> socket.socket:
+    def _open_socket(self, address: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, place = address
         if not self._config.private_networks and not is_public(str(place[0])):
             raise _AddressError(NOT_PUBLIC)
         return socket.socket(family=family, type=kind, proto=protocol)
 
-    async def _result(
+    async def _format_result(
         self, response: aiohttp.ClientResponse, *, final: URL | None, note: str | None = None
     ) -> ToolResult:
         lines = [f"HTTP {response.status} {_format_header(response.reason or '')}".rstrip()]
@@ -211,7 +220,7 @@ class HttpRequest:
             lines.append(f"redirect: {note}")
         body, whole = await self._read(response)
         content_type = response.content_type if "Content-Type" in response.headers else None
-        text = readable(body, content_type=content_type, charset=response.charset)
+        text = decode_body(body, content_type=content_type, charset=response.charset)
         if text is None:
             text = f"[{'' if whole else 'more than '}{len(body)} bytes that are not text: not shown]"
         elif not whole:
@@ -246,7 +255,7 @@ def _format_failure(request: WebRequest, reason: str) -> str:
 
 def _is_inside(host: str) -> bool:
     """Return whether the text of a host alone shows that it is not on the public internet."""
-    name = plain_host(host)
+    name = normalize_host(host)
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -259,7 +268,7 @@ def _format_header(header: str) -> str:
     return header[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     """Return the reason of an error without the addresses that a name stands for."""
     for reason in (NOT_PUBLIC, METADATA):
         if reason in str(error):
@@ -312,7 +321,7 @@ def assessor_options(config: Config) -> Json:
     """Return the reach of the tool: a port is the tool's own business."""
     return {
         "private_networks": config.private_networks,
-        "hosts": [allowed_host(host)[0] for host in config.hosts],
+        "hosts": [parse_allowed_host(host)[0] for host in config.hosts],
     }
 
 

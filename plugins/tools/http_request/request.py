@@ -57,7 +57,7 @@ class WebRequest:
     body: bytes | None = None
 
 
-def web_request(arguments: Mapping[str, object]) -> WebRequest:
+def read_web_request(arguments: Mapping[str, object]) -> WebRequest:
     """Return the request. Raises RefusedError for arguments that are none, of any type and size."""
     method, url = arguments.get("method", "GET"), arguments.get("url")
     headers, body = arguments.get("headers"), arguments.get("body")
@@ -73,10 +73,10 @@ def web_request(arguments: Mapping[str, object]) -> WebRequest:
         content = body.encode() if body is not None else None
     except UnicodeEncodeError:
         raise RequestRefusedError("`body` has a lone surrogate, which is no Unicode text") from None
-    return WebRequest(method.upper(), web_url(url), _headers({} if headers is None else headers), content)
+    return WebRequest(method.upper(), read_web_url(url), _read_headers({} if headers is None else headers), content)
 
 
-def web_url(text: str) -> URL:
+def read_web_url(text: str) -> URL:
     if len(text) > MAX_URL:
         raise RequestRefusedError(f"`url` is longer than {MAX_URL} characters")
     if _NOT_IN_URL.search(text):
@@ -95,7 +95,7 @@ def web_url(text: str) -> URL:
     return url.with_fragment(None)
 
 
-def _headers(given: object) -> CIMultiDict[str]:
+def _read_headers(given: object) -> CIMultiDict[str]:
     if not isinstance(given, dict) or len(given) > MAX_HEADERS:
         raise RequestRefusedError(f"`headers` is an object of at most {MAX_HEADERS} strings")
     headers: CIMultiDict[str] = CIMultiDict()
@@ -120,18 +120,18 @@ def build_redirect(request: WebRequest, *, status: int, location: str | None) ->
     try:
         if _NOT_IN_URL.search(location):
             raise RequestRefusedError
-        url = web_url(str(request.url.join(URL(location))))
+        url = read_web_url(str(request.url.join(URL(location))))
     except ValueError:
         raise RequestRefusedError(f"{request.url.host!r} redirects to what is no web address") from None
     rewritten = request.method == "POST" if status in (301, 302) else status == 303
     if rewritten and request.method not in SAFE_METHODS:
         content = [name for name in request.headers if name.lower().startswith("content-")]
-        request = replace(request, method="GET", body=None, headers=_without_headers(request.headers, content))
+        request = replace(request, method="GET", body=None, headers=_remove_headers(request.headers, content))
     if url.origin() != request.url.origin():
         if request.method not in SAFE_METHODS:
             return None
         personal = [name for name in request.headers if name.lower() not in _CARRIED_HEADERS]
-        request = replace(request, headers=_without_headers(request.headers, personal))
+        request = replace(request, headers=_remove_headers(request.headers, personal))
     return replace(request, url=url)
 
 
@@ -146,11 +146,11 @@ def is_alike(asked: URL, following: URL) -> bool:
     return same and is_plain and following.raw_query_string in ("", asked.raw_query_string)
 
 
-def _without_headers(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
+def _remove_headers(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name not in names)
 
 
-def readable(body: bytes, *, content_type: str | None, charset: str | None) -> str | None:
+def decode_body(body: bytes, *, content_type: str | None, charset: str | None) -> str | None:
     """Return the body as text. None: it is not text. A charset that is unusual on the web is read as UTF-8."""
     if content_type is None:
         if b"\0" in body[:1024]:

@@ -37,7 +37,7 @@ def _build_json(pieces: Sequence[str | TemplateValue]) -> str:
         if isinstance(piece, TemplateValue):
             if escaped:
                 raise ValueError(f"{{{{{piece.name}}}}} stands behind a backslash: write it without one")
-            parts.append(_dump_json(piece.text)[1:-1] if in_string else _value(piece))
+            parts.append(_dump_json(piece.text)[1:-1] if in_string else _parse_value(piece))
             continue
         for character in piece:
             if escaped:
@@ -50,7 +50,7 @@ def _build_json(pieces: Sequence[str | TemplateValue]) -> str:
     return "".join(parts)
 
 
-def _value(value: TemplateValue) -> str:
+def _parse_value(value: TemplateValue) -> str:
     """Return a whole JSON value. A step's result that is JSON, such as rows, is that value."""
     if value.absent or not isinstance(value.value, str):
         return _dump_json(None if value.absent else value.value)

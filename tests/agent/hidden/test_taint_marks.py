@@ -28,7 +28,9 @@ async def test_shown_calls_are_marked_tainted_by_their_ids(store: Watched) -> No
         progress = RunProgress(TurnUsage())
         asked = replace(RUN, id="run_3", body={"messages": messages})
         assert (
-            await HiddenTurns(asked, progress, store=store, clock=CLOCK, counters=ContextCounters()).conversation()
+            await HiddenTurns(
+                asked, progress, store=store, clock=CLOCK, counters=ContextCounters()
+            ).build_conversation()
             == messages
         )
         return progress.read_tainted

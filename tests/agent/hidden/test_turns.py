@@ -44,11 +44,11 @@ class Watched(SqliteStore):
             raise StoreError("the disk is full")
         await super().put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
+    async def find_hidden_turns(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         self.looked += 1
         if self.broken:
             raise StoreError("the disk is gone")
-        return await super().hidden(keys, tenant=tenant)
+        return await super().find_hidden_turns(keys, tenant=tenant)
 
 
 def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = False) -> HiddenTurns:
@@ -59,7 +59,7 @@ def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = 
 
 async def conversation(store: SqliteStore, *messages: Json, whose: Exchange = RUN) -> list[Json]:
     """Return the conversation that a model gets for these messages."""
-    return await turns(store, replace(whose, body={"messages": list(messages)})).conversation()
+    return await turns(store, replace(whose, body={"messages": list(messages)})).build_conversation()
 
 
 def going_on(*messages: Json) -> Exchange:
@@ -158,7 +158,7 @@ async def test_repeated_answer_makes_hidden_turns_ambiguous(
     await turns(store, again, "Other.").store(second, ())
     await turns(store, again, "Other.").store(second, ())
     looking = turns(store, replace(run, body={"messages": [ASKED, other]}))
-    assert await looking.conversation() == [ASKED, other]
+    assert await looking.build_conversation() == [ASKED, other]
     assert samples(looking._counters) == {("gateway_hidden_turns_total", ("ambiguous",)): 1.0}
 
 
@@ -201,20 +201,20 @@ async def test_dry_run_explains_restored_hidden_turns(store: Watched) -> None:
     """And what is not, and why."""
     dry = replace(RUN, dry=True, body={"messages": [ASKED, DONE]})
     explained = turns(store, dry)
-    await explained.conversation()
+    await explained.build_conversation()
     assert explained.remarks == ("hidden turns: 1 put back",) and samples(explained._counters) == {}
     unnamed = turns(store, replace(dry, user=None))
-    await unnamed.conversation()
+    await unnamed.build_conversation()
     assert unnamed.remarks == ("hidden turns: 0 put back", NO_NAME)
     await turns(store, replace(RUN, id="run_2"), "Done.").store((), ())
     ambiguous = turns(store, dry)
-    await ambiguous.conversation()
+    await ambiguous.build_conversation()
     assert "1 answers could be of two turns" in ambiguous.remarks[1]
 
 
 async def test_conversation_without_answers_does_not_read_the_store(store: Watched) -> None:
     """The first request of each."""
-    assert await turns(store, RUN).conversation() is RUN.body["messages"] and store.looked == 0
+    assert await turns(store, RUN).build_conversation() is RUN.body["messages"] and store.looked == 0
 
 
 async def test_failing_store_loses_only_hidden_turns(store: Watched) -> None:
@@ -249,7 +249,7 @@ async def test_tainted_hidden_turn_taints_only_the_run_that_reads_it(store: Watc
     for answer, expected in ((other, True), (DONE, False)):
         progress = RunProgress(TurnUsage())
         run = replace(RUN, body={"messages": [ASKED, answer]})
-        await HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters()).conversation()
+        await HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters()).build_conversation()
         assert progress.is_tainted is expected
 
 
@@ -284,7 +284,7 @@ async def test_hidden_turn_of_a_decision_in_chat_is_restored_once(store: Watched
     history = [ASKED, MAY] if with_history else []
     run = turns(store, going_on(*history, APPROVE), "May I?")
     run._progress.question, run._progress.kept = asked._progress.question, asked._progress.kept
-    assert run.retold() == ""
+    assert run.find_replay_text() == ""
     run._progress.said = ["Done."]
     await run.store([*FIRST, *SECOND], ())
     expected = [ASKED, *FIRST, MAY, APPROVE, *SECOND] if with_history else [APPROVE, *FIRST, *SECOND]
@@ -294,9 +294,9 @@ async def test_hidden_turn_of_a_decision_in_chat_is_restored_once(store: Watched
 async def test_parked_turn_is_not_retold(store: Watched) -> None:
     """A request that brings messages of its own begins a turn of its own."""
     run = turns(store, RUN, "So far.")
-    assert run.retold() == "So far."
+    assert run.find_replay_text() == "So far."
     await run.park([])
-    assert run.retold() == "" and run._progress.said == []
+    assert run.find_replay_text() == "" and run._progress.said == []
 
 
 class Noting(dict[str, object]):

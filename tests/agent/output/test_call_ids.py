@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.agent.output.call_ids import CallIds, new_call_id
+from gateway.agent.output.call_ids import CallIds, generate_call_id
 from gateway.dialects.message_identity import is_random
 
 
@@ -12,7 +12,7 @@ def piece(index: object, name: str = "", call_id: object = "") -> dict[str, Any]
 
 def test_a_new_id_is_random() -> None:
     """No second call has it, so what is hidden in front of the call can be found by it."""
-    assert is_random(new_call_id()) and new_call_id() != new_call_id()
+    assert is_random(generate_call_id()) and generate_call_id() != generate_call_id()
 
 
 def test_unique_call_ids_are_kept() -> None:

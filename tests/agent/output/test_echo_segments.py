@@ -7,10 +7,10 @@ from gateway.dialects import chat_chunks as chunks
 
 
 def thought(text: str) -> Json:
-    return chunks.delta({"reasoning_content": text})
+    return chunks.build_delta({"reasoning_content": text})
 
 
-CALLED = chunks.event({"type": "tool.started"})
+CALLED = chunks.build_event({"type": "tool.started"})
 
 
 def told(*given: Chunk, tainted: bool = True) -> EchoSegments:
@@ -27,8 +27,8 @@ def contents(messages: list[Json]) -> list[str]:
 
 def test_each_output_item_is_a_separate_text() -> None:
     """Thoughts, calls, images and calls of the gateway's end it; a refusal is a part of the message."""
-    image = chunks.delta({"content": [{"type": "image_url"}]})
-    own = chunks.delta({"tool_calls": [{"index": 0}]})
+    image = chunks.build_delta({"content": [{"type": "image_url"}]})
+    own = chunks.build_delta({"tool_calls": [{"index": 0}]})
     given = [
         "a",
         "b",
@@ -41,7 +41,7 @@ def test_each_output_item_is_a_separate_text() -> None:
         "g",
         own,
         "h",
-        chunks.delta({"refusal": "i"}),
+        chunks.build_delta({"refusal": "i"}),
     ]
     made = told(*given)
     assert contents(made.take_ended_texts()) == ["ab", "cd", "e", "f", "g"]
@@ -53,14 +53,16 @@ def test_each_output_item_is_a_separate_text() -> None:
 
 def test_consecutive_text_chunks_form_one_text() -> None:
     """Whatever else comes beside it, such as the number of a step."""
-    made = told("a", chunks.event({"type": "step.started"}), {"choices": []}, "b")
+    made = told("a", chunks.build_event({"type": "step.started"}), {"choices": []}, "b")
     assert contents(made.take_ended_texts()) == []
     assert contents(made.take_remaining_texts([], [])) == ["ab", ""]
 
 
 def test_thoughts_that_come_under_two_names_count_once() -> None:
     """Some upstreams send both."""
-    made = told(chunks.delta({"reasoning": "a", "reasoning_content": "a"}), chunks.delta({"reasoning": "b"}))
+    made = told(
+        chunks.build_delta({"reasoning": "a", "reasoning_content": "a"}), chunks.build_delta({"reasoning": "b"})
+    )
     (piece, whole) = made.take_remaining_texts([], [])
     assert piece == {"content": "ab"}
     assert (whole["reasoning_content"], whole["reasoning"]) == ("a", "ab")
@@ -78,10 +80,10 @@ def test_only_tainted_texts_are_taken() -> None:
 def test_retried_answer_is_discarded_and_earlier_text_kept() -> None:
     """The text before it stays, and is gone on with if it was open."""
     made = told("a", thought("b"))
-    made.begin()
-    for chunk in (thought("c"), "d", chunks.delta({"x": "y"})):
+    made.begin_call()
+    for chunk in (thought("c"), "d", chunks.build_delta({"x": "y"})):
         made.add(chunk)
-    made.begin(again=True)
+    made.begin_call(again=True)
     made.add(thought("e"))
     (*pieces, whole) = made.take_remaining_texts([], [])
     assert contents(pieces) == ["a", "be"] and "x" not in whole
@@ -90,9 +92,9 @@ def test_retried_answer_is_discarded_and_earlier_text_kept() -> None:
 def test_continued_text_is_taken_again_as_a_whole() -> None:
     """Also if all was taken before the model is asked again: what strangers wrote must be marked as a whole."""
     made = told("a")
-    made.begin()
+    made.begin_call()
     assert contents(made.take_remaining_texts(["a"], [])) == ["a", "a"]
-    made.begin(again=True)
+    made.begin_call(again=True)
     made.add("b")
     assert contents(made.take_remaining_texts(["ab"], []))[-1] == "ab"
 

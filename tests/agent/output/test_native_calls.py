@@ -15,7 +15,7 @@ def native(*deltas: object, limit: int = 1 << 20, finish_reason: str | None = "t
     calls = NativeCalls(limit=limit)
     for delta in deltas:
         calls.feed(delta)
-    return calls.outcome(finish_reason=finish_reason)
+    return calls.get_outcome(finish_reason=finish_reason)
 
 
 def piece(arguments: object = None, name: object = None, **keys: object) -> dict[str, object]:
@@ -138,16 +138,16 @@ def test_legacy_function_call_pieces_are_joined() -> None:
     calls = NativeCalls(limit=1000)
     for piece_ in ({"name": "a", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}, None, 3):
         calls.feed_legacy_call(piece_)
-    assert calls.outcome(finish_reason="function_call") == CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
+    assert calls.get_outcome(finish_reason="function_call") == CallGroup((FoundCall("a", {"x": 1}, terminate=False),))
     calls.feed(piece("{}", "b", id="1"))
-    assert found(calls.outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
+    assert found(calls.get_outcome(finish_reason="tool_calls")) == [("b", {}, "1")]
     calls.feed_legacy_call({"arguments": "x" * 1000})
-    assert isinstance(calls.outcome(finish_reason="stop"), MalformedCall)
+    assert isinstance(calls.get_outcome(finish_reason="stop"), MalformedCall)
 
 
 def test_legacy_function_call_keeps_its_risk_level() -> None:
     """It may raise the risk, as beside any other call."""
     calls = NativeCalls(limit=1000)
     calls.feed_legacy_call({"name": "a", "arguments": "{}", "risk_level": "high"})
-    outcome = calls.outcome(finish_reason="stop")
+    outcome = calls.get_outcome(finish_reason="stop")
     assert isinstance(outcome, CallGroup) and outcome.calls[0].beside == "high"

@@ -8,7 +8,7 @@ def test_held_text_is_shown_with_the_next_text() -> None:
     """The opening of a block that no call follows."""
     view = VisibleText()
     view.show("A ")
-    view.hold("```json\n")
+    view.hold_call_text("```json\n")
     assert view.flush() == "A "
     view.show(" \n")
     assert view.flush() == ""

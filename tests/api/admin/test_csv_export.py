@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, shown_moment, write_table
+from gateway.api.admin.csv_export import AUDIT_COLUMNS, COLUMNS, format_moment, write_table
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.journal import Change
@@ -41,7 +41,7 @@ def test_csv_cell_is_written_as_text_or_number_not_formula(cell: object, written
 
 
 def test_csv_times_use_the_spreadsheet_format() -> None:
-    assert shown_moment(1769846400.5) == "2026-01-31 08:00:00.500"
+    assert format_moment(1769846400.5) == "2026-01-31 08:00:00.500"
 
 
 def held(run_id: str, **changes: Any) -> Change:

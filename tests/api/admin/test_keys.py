@@ -47,7 +47,7 @@ async def test_key_change_succeeds_when_reloading_the_keys_fails(monkeypatch: py
 
     async with keyring() as ring:
         with monkeypatch.context() as broken:
-            broken.setattr(ring.gateway.gateway._shared.store, "key_changes", fails)
+            broken.setattr(ring.gateway.gateway._shared.store, "count_key_changes", fails)
             made = await ring.made("ci")
             path = f"/context/keys/{made['id']}"
             status, rotated = await ring.ask("POST", f"{path}/rotate", {"grace": "1h"})

@@ -24,7 +24,7 @@ ANN = Caller("ann", "acme", frozenset(("context",)))
 @asynccontextmanager
 async def pages(catalog: Catalog) -> AsyncIterator[TestClient[web.Request, web.Application]]:
     app = web.Application(middlewares=[errors])
-    for method, path, handler in ToolPages(catalog=lambda: catalog, authorise=lambda *_: ANN).routes():
+    for method, path, handler in ToolPages(catalog=lambda: catalog, authorise=lambda *_: ANN).list_routes():
         app.router.add_route(method, path, handler)
     async with TestClient(TestServer(app)) as client:
         yield client

@@ -8,7 +8,7 @@ from functional.through import HOSTS, ask
 from gateways import key
 
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 
 PATH = "/context/upstreams"
 
@@ -21,7 +21,9 @@ async def seen(gateway: LocalGateway) -> Any:
 
 async def test_upstream_page_shows_endpoint_breaker_state_failures_and_retries() -> None:
     """An open breaker with its time, failures beside requests, and those that were sent again."""
-    async with several(serve(answer(502)), serve(ok()), breaker={"failures": 2, "open": "1h", "longest": "1h"}) as up:
+    async with several(
+        serve(build_answer(502)), serve(build_ok_answer()), breaker={"failures": 2, "open": "1h", "longest": "1h"}
+    ) as up:
         for _ in range(8):
             assert (await ask(up.gateway, chat())).status == 200
         (found,) = await seen(up.gateway)
@@ -49,7 +51,7 @@ async def test_an_upstream_without_rules_has_one_endpoint_and_its_own_counts() -
 
 async def test_requests_refused_by_a_limit_count_as_not_sent() -> None:
     """It is no failure of the upstream."""
-    async with several(serve(ok()), limits={"requests_per_minute": 2}) as up:
+    async with several(serve(build_ok_answer()), limits={"requests_per_minute": 2}) as up:
         assert [(await ask(up.gateway, chat())).status for _ in range(3)] == [200, 200, 429]
         (found,) = await seen(up.gateway)
     assert (found["sent"], found["failed"], found["not_sent"]) == (2, 0, 1)

@@ -60,7 +60,7 @@ async def test_five_hundred_subscribers_stay_within_twice_the_send_cost() -> Non
 async def steps(desk: Desktop) -> float:
     """CPU seconds that this process takes for a step of a run: three events."""
     effort, store = Effort(), desk.office.store
-    seen = await store.last_event()
+    seen = await store.get_last_event()
     for _ in range(STEPS):
         for _ in range(3):
             await desk.office.happens()

@@ -9,27 +9,27 @@ from typing import Any
 import aiohttp
 import jsonschema_rs
 
-from gateway.api.openapi.document import description, document, render
+from gateway.api.openapi.document import build_document, describe_api, render
 from gateway.api.openapi.operations import OPERATIONS
-from gateway.api.openapi.schemas import schemas
+from gateway.api.openapi.schemas import build_schemas
 from tests.e2e.models import calls, says
 from tests.e2e.talking import World, desk, talking
 from tests.e2e.workflow_cases import ECHO, folder_of
 
-API = document()
+API = build_document()
 
 
 def test_operation_names_are_unique_and_references_resolve() -> None:
     """Each operation has its name, and each reference leads somewhere."""
     names = [one.name for one in OPERATIONS]
     assert len(set(names)) == len(names)
-    found = re.findall(r'"\$ref":"#/components/(\w+)/([\w-]+)"', description().decode())
+    found = re.findall(r'"\$ref":"#/components/(\w+)/([\w-]+)"', describe_api().decode())
     assert found
     for kind, name in found:
         assert name in API["components"][kind], name
-    assert {one.body for one in OPERATIONS} <= {*schemas(), None}
+    assert {one.body for one in OPERATIONS} <= {*build_schemas(), None}
     mentioned = {name for kind, name in found if kind == "schemas"}
-    assert {*schemas()} == mentioned | ({*schemas()} & {"McpServer"})
+    assert {*build_schemas()} == mentioned | ({*build_schemas()} & {"McpServer"})
 
 
 def test_the_document_is_up_to_date() -> None:

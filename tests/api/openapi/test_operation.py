@@ -7,7 +7,7 @@ from gateway.api.openapi.operation import (
     OF_DECISIONS,
     OF_QUERIES,
     STEERING,
-    json_answers,
+    build_json_answers,
 )
 from gateway.api.openapi.shapes import TEXT
 from gateway.contracts.errors import CODES
@@ -28,5 +28,5 @@ def test_steering_parameters_are_unique_headers() -> None:
 
 def test_json_answers_describe_a_json_body_with_its_status() -> None:
     """With its status."""
-    (status, answer), *further = json_answers("Made.", TEXT, status=201).items()
+    (status, answer), *further = build_json_answers("Made.", TEXT, status=201).items()
     assert (status, answer.description, answer.content, further) == (201, "Made.", {JSON: TEXT}, [])

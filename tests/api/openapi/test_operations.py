@@ -4,7 +4,7 @@ from own_pages import own_pages
 
 from gateway.api.openapi.document import group_error_codes
 from gateway.api.openapi.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
-from gateway.api.openapi.responses import described_path
+from gateway.api.openapi.responses import shorten_path
 from gateway.api.ops_pages import OPEN
 from gateway.contracts.errors import CODES
 from gateway.testing.local_gateway import LocalGateway
@@ -25,7 +25,7 @@ async def test_openapi_operations_match_the_pages() -> None:
     """
     described = {(one.method, one.path) for one in OPERATIONS} | {("HEAD", one.path) for one in OPERATIONS if one.head}
     there = await routes()
-    alike = {one if one in described else (one[0], described_path(one[1].removesuffix("/"))) for one in there}
+    alike = {one if one in described else (one[0], shorten_path(one[1].removesuffix("/"))) for one in there}
     assert described == alike
     assert len(described) == len(OPERATIONS) + sum(one.head for one in OPERATIONS)
 

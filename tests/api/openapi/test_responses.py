@@ -4,7 +4,7 @@ import pytest
 from own_pages import own_pages
 
 from gateway.api.openapi.operations import OPERATIONS
-from gateway.api.openapi.responses import RESPONSE_OPERATIONS, TAG, described_path
+from gateway.api.openapi.responses import RESPONSE_OPERATIONS, TAG, shorten_path
 from gateway.dialects.registry import COLLECTIONS, build_paths
 from gateway.testing.local_gateway import LocalGateway
 
@@ -13,14 +13,14 @@ from gateway.testing.local_gateway import LocalGateway
 @pytest.mark.parametrize("below", ["", "/{id}", "/{id}/items/{item}", "/compact"])
 def test_equivalent_response_paths_are_described_once(name: str, below: str) -> None:
     """Beneath `/context/v1`."""
-    found = {described_path(path + below) for path in build_paths(name)}
+    found = {shorten_path(path + below) for path in build_paths(name)}
     assert found == {f"/context/v1/{name}{below}"}
 
 
 @pytest.mark.parametrize("path", ["/context/runs", "/responsesx", "/v1/responsesx/{id}", "/v1/system-prompts", "/"])
 def test_other_response_paths_keep_their_own_description(path: str) -> None:
     """Also those that only resemble a collection."""
-    assert described_path(path) == path
+    assert shorten_path(path) == path
 
 
 async def test_four_response_base_paths_share_handlers() -> None:
@@ -28,7 +28,7 @@ async def test_four_response_base_paths_share_handlers() -> None:
     async with LocalGateway({"upstreams": []}) as made:
         pages = await own_pages(made)
     operations = {one.path for one in RESPONSE_OPERATIONS}
-    routes = [route for route in pages if described_path(route[1]) in operations]
+    routes = [route for route in pages if shorten_path(route[1]) in operations]
     by_prefix: list[set[tuple[str, str, str]]] = []
     for n in range(4):
         bases = {name: build_paths(name)[n] for name in COLLECTIONS}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.responses.approval_followup import as_begun
+from gateway.api.responses.approval_followup import restore_begun_facts
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import convert_for_models
 from gateway.dialects.responses.response_metadata import ResponseFacts
@@ -22,7 +22,7 @@ def begun(fields: Json) -> Json:
 def fields_of(own: Json, began: Json, *narrowings: Json, holds: bool = True) -> Json:
     """The fields of the response; `holds`: the request's own fields are the last narrowing, or narrow nothing."""
     narrowed: Json | None = ([{}, *narrowings])[-1] if holds else None
-    return as_begun(ResponseFacts(fields=own), began, narrowings=narrowings, own=narrowed).fields
+    return restore_begun_facts(ResponseFacts(fields=own), began, narrowings=narrowings, own=narrowed).fields
 
 
 def test_run_fields_replace_fields_of_the_deciding_request() -> None:

@@ -58,6 +58,6 @@ async def test_seal_refuses_foreign_or_changed_text() -> None:
         with pytest.raises(ValueError):  # noqa: PT011
             rival.unseal_summary(sealed)
         with pytest.raises(ValueError, match="no summary"):
-            seal.unseal_summary(seal._serializer().dumps({"a": 1}))
+            seal.unseal_summary(seal._build_serializer().dumps({"a": 1}))
     finally:
         await store.close()

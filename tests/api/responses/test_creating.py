@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import encode_model_name
 from gateway.dialects.registry import build_paths
 from tests.e2e.models import Cut, calls, native, refuses, says
 from tests.e2e.serving import behaving, until
@@ -313,7 +313,7 @@ async def test_function_named_like_an_offered_tool_is_refused(tmp_path: Path) ->
     async with answering(says("Hi"), says("Hi"), tools=desk(tmp_path), mcp={"servers": servers}) as client:
         await until(client.world, "box")
         names = {"box.echo": "box__echo", "file_operations": "file_operations", "off": "off__any"}
-        names["my off"] = model_name("my off.any")
+        names["my off"] = encode_model_name("my off.any")
         for offered, name in names.items():
             label = "gateway" if offered == "file_operations" else offered.partition(".")[0]
             own = {"type": "function", "name": name, "parameters": {"type": "object"}}

@@ -137,13 +137,13 @@ async def test_slowly_read_answer_is_stored_after_its_run(monkeypatch: pytest.Mo
         with kept.hold_response(row(run_id="run_2"), run, streams=True):
             assert (await desk_of.resource())["status"] == "in_progress"
             work.go.set()
-            await until_read(lambda: kept.store.response(RESPONSE, tenant="acme"))
+            await until_read(lambda: kept.store.get_response(RESPONSE, tenant="acme"))
             found = await desk_of.find()
             assert found.state == "completed" and text_of(await desk_of.resource()) == "hihi"
             await kept.delete(found)
             answer = kept.build_answer(found)
-            answer.whole(run.transcript.chunks)
-            await kept.keep(row(run_id="run_2"), answer)
+            answer.build_whole(run.transcript.chunks)
+            await kept.store_ended(row(run_id="run_2"), answer)
             with pytest.raises(GatewayError, match="no response with this id"):
                 await desk_of.find()
         await kept.close()

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from gateway.api.responses.lists import items_limit, page_of_items, query_of_items
+from gateway.api.responses.lists import query_of_items, read_items_limit, select_page
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
@@ -19,7 +19,7 @@ def request(query: str) -> web.Request:
 
 
 def page(query: str, items: list[Json] | None = None) -> Json:
-    answer = page_of_items(ITEMS if items is None else items, query_of_items(request(query), "after", "limit"))
+    answer = select_page(ITEMS if items is None else items, query_of_items(request(query), "after", "limit"))
     assert isinstance(answer.body, bytes)
     found: Json = json.loads(answer.body)
     return found
@@ -43,7 +43,7 @@ def test_item_page_reports_first_last_and_has_more() -> None:
 def test_item_page_limit_defaults_to_20_and_caps_at_100() -> None:
     """20 unless the query says otherwise, and 100 at most."""
     assert [len(page(query)["data"]) for query in ("", "?limit=1", "?limit=100", "?limit=200")] == [20, 1, 100, 100]
-    assert items_limit({}) == 20
+    assert read_items_limit({}) == 20
 
 
 def test_item_pages_cover_the_list_in_order() -> None:

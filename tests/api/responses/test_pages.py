@@ -119,7 +119,7 @@ async def test_response_still_being_read_is_not_rebuilt_from_its_run(tmp_path: P
         runs.join(run)
         await client.store.delete_response(made["id"], tenant="local")  # as if it were not stored yet
         assert (await client.get(made["id"])).json["status"] == "in_progress"
-        runs.leave(run, whole=True)
+        runs.remove_client(run, whole=True)
         found = (await client.get(made["id"])).json
         assert (found["status"], text_of(found)) == ("completed", "one")
 

@@ -49,6 +49,6 @@ def test_the_items_of_a_response_are_its_input_and_its_output() -> None:
 def test_missing_previous_response_error_names_both_ids() -> None:
     """The response that the request names, or one before it that the client may not know."""
     for gone in ("resp_2", "resp_1"):
-        error = response_rows.no_previous("resp_2", gone)
+        error = response_rows.build_missing_response_error("resp_2", gone)
         assert (error.code, error.param) == ("previous_response_not_found", "previous_response_id")
         assert "resp_2" in error.message and gone in error.message

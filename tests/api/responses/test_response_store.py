@@ -35,7 +35,7 @@ RESPONSE, RUN = f"resp_{HEX}", f"run_{HEX}"
 FACTS = ResponseFacts(fields={"model": "m"}).stored_json
 INPUT = [{"id": "msg_1", "type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
 USAGE: Chunk = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}}
-WHOLE: Sequence[Chunk] = ("Hello", made.finish("stop"), USAGE)
+WHOLE: Sequence[Chunk] = ("Hello", made.build_finish("stop"), USAGE)
 CLIENT = {"api": "responses", "request": FACTS, "input": INPUT, "previous_id": None, "conversation": None}
 
 
@@ -98,7 +98,7 @@ class Shelf:
         await self.kept.logs.append(answer, chunks)
 
     async def log(self) -> list[Chunk]:
-        entries = await self.store.answer_chunks(RESPONSE, tenant="acme", start=0, limit=1000)
+        entries = await self.store.list_answer_chunks(RESPONSE, tenant="acme", start=0, limit=1000)
         return [orjson.loads(entry) for entry in entries]
 
     async def _is_over(self, _: StoredRun) -> bool:
@@ -185,7 +185,7 @@ async def test_running_response_is_in_progress_and_not_stored() -> None:
     async with shelf(client=CLIENT) as desk:
         desk.over = False
         assert (await desk.resource())["status"] == "in_progress"
-        assert await desk.store.response(RESPONSE, tenant="acme") is None
+        assert await desk.store.get_response(RESPONSE, tenant="acme") is None
         desk.over = True
         assert (await desk.resource())["status"] == "completed"
 
@@ -203,7 +203,7 @@ async def test_unfinished_row_is_completed_from_its_run() -> None:
     """One that continues a stored run."""
     async with shelf(row(run_id=RUN)) as desk:
         assert (await desk.resource())["status"] == "completed"
-        assert (await desk.store.response(RESPONSE, tenant="acme") or row()).state == "completed"
+        assert (await desk.store.get_response(RESPONSE, tenant="acme") or row()).state == "completed"
 
 
 # Background responses whose worker died before it wrote the end.
@@ -215,8 +215,8 @@ async def test_unfinished_row_is_completed_from_its_run() -> None:
         (),
         ("Hel",),
         ("He", "llo"),
-        ("Hello", made.finish("stop")),
-        ("Hello", made.finish("stop"), USAGE),
+        ("Hello", made.build_finish("stop")),
+        ("Hello", made.build_finish("stop"), USAGE),
     ],
 )
 async def test_incomplete_log_gets_its_missing_end(before: Sequence[Chunk]) -> None:
@@ -238,7 +238,7 @@ async def test_logged_client_calls_are_matched_by_id() -> None:
     calls = made.build_call_chunks([call], reason="tool_calls")
     async with shelf(row(background=True)) as desk:
         await desk.append("Hello", *calls)
-        desk.told = (("Hello", *calls, made.finish("tool_calls"), USAGE), None)
+        desk.told = (("Hello", *calls, made.build_finish("tool_calls"), USAGE), None)
         assert kinds((await desk.resource())["output"]) == ["message", "function_call"]
 
 
@@ -246,7 +246,7 @@ async def test_logged_text_beyond_the_record_stays_incomplete() -> None:
     """It was read, so it stays; what the repeated call said follows."""
     async with shelf(row(background=True)) as desk:
         await desk.append("Hello and m")
-        desk.told = (("Hello", made.finish("stop"), USAGE), None)
+        desk.told = (("Hello", made.build_finish("stop"), USAGE), None)
         found = await desk.resource()
         assert [(item["status"], text_of({"output": [item]})) for item in found["output"]] == [
             ("incomplete", "Hello and m")
@@ -260,7 +260,7 @@ async def test_approval_question_is_appended_to_the_earlier_text(state: str) -> 
         await desk.store.write(new(run("run_2", state=state)))
         await desk.store.put_response(row(background=True, run_id="run_2"))
         await desk.append("Well. ")
-        desk.told = (("Shall it run?", made.finish("stop")), None)
+        desk.told = (("Shall it run?", made.build_finish("stop")), None)
         assert text_of(await desk.resource()) == "Well. Shall it run?"
 
 
@@ -298,7 +298,7 @@ async def test_a_cancelled_response_ends_its_log() -> None:
     async with shelf(row(background=True)) as desk:
         await desk.append("Hel")
         await claimed(desk.store, "other")
-        await desk.kept.store_cancelled(await desk.store.response(RESPONSE, tenant="acme") or row())
+        await desk.kept.store_cancelled(await desk.store.get_response(RESPONSE, tenant="acme") or row())
         found = await desk.resource()
         assert (found["status"], text_of(found), found["error"]) == ("cancelled", "Hel", None)
         assert parse_end_entry((await desk.log())[-1]) is not None
@@ -337,7 +337,7 @@ async def test_ended_log_is_not_extended_by_its_continuing_run() -> None:
         await desk.append(*WHOLE, log_end(150.0, None))
         stored = await desk.store.run(RUN, tenant="acme")
         assert stored is not None and await desk.kept.find_record_callback(stored) is None
-        found = await desk.store.response(RESPONSE, tenant="acme")
+        found = await desk.store.get_response(RESPONSE, tenant="acme")
         assert found is not None and found.state == "completed"
         await desk.store.put_response(row("resp_2", background=True))
         assert await desk.kept.find_record_callback(stored) is not None
@@ -350,7 +350,7 @@ async def test_background_run_without_a_row_gets_a_row() -> None:
             stored = await desk.store.run(RUN, tenant="acme")
             assert stored is not None
             record = await desk.kept.find_record_callback(stored)
-            found = await desk.store.response(RESPONSE, tenant="acme")
+            found = await desk.store.get_response(RESPONSE, tenant="acme")
             assert (record is not None, bool(found and found.background)) == ((background and not others),) * 2
 
 
@@ -378,11 +378,13 @@ async def test_response_is_completed_once_its_log_has_ended() -> None:
         runs, work = LiveRuns(clock=Clock(ManualClock())), Work(effects=False)
         work.go.set()
         desk.store.held = stores = asyncio.Event()
-        desk.kept.record(row(background=True), runs.begin(exchange(RUN), request_key(), work, detached=True), fence=0)
+        desk.kept.record_answer(
+            row(background=True), runs.begin(exchange(RUN), request_key(), work, detached=True), fence=0
+        )
         assert [chunks async for chunks in desk.kept.logs.read(RESPONSE, tenant="acme")]
         assert desk.kept.logs.is_recording(RESPONSE)
         assert ((await desk.resource())["status"], text_of(await desk.resource())) == ("completed", "hihi")
-        assert len(await desk.kept.chain(RESPONSE, tenant="acme")) == 1
+        assert len(await desk.kept.load_chain(RESPONSE, tenant="acme")) == 1
         stores.set()
         await until(lambda: not desk.kept.logs.is_recording(RESPONSE))
         await runs.close()
@@ -402,7 +404,7 @@ async def test_a_chain_is_read_in_order() -> None:
     """Of rows, and of responses that only their runs lead to."""
     rows = [ended(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(5)]
     async with shelf(*rows, client={**CLIENT, "previous_id": "resp_4"}) as desk:
-        chain = await desk.kept.chain(RESPONSE, tenant="acme")
+        chain = await desk.kept.load_chain(RESPONSE, tenant="acme")
         assert [one.id for one in chain] == [*(one.id for one in rows), RESPONSE]
         assert chain[-1].output is not None
 
@@ -416,20 +418,20 @@ async def test_response_chain_over_the_limit_is_refused(
     rows = [ended(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(5)]
     async with shelf(*rows) as desk:
         if fits:
-            assert len(await desk.kept.chain("resp_4", tenant="acme")) == 5
+            assert len(await desk.kept.load_chain("resp_4", tenant="acme")) == 5
         else:
-            assert await code_of(desk.kept.chain("resp_4", tenant="acme")) == "invalid_field"
+            assert await code_of(desk.kept.load_chain("resp_4", tenant="acme")) == "invalid_field"
 
 
 async def test_response_chain_with_a_missing_link_is_refused() -> None:
     """One that is missing, deleted or another tenant's; one that goes on is told with its id."""
     rows = [ended("resp_0", tenant="other"), ended("resp_1", previous_id="resp_0")]
     async with shelf(*rows, row(background=True), client=CLIENT) as desk:
-        assert await code_of(desk.kept.chain("resp_1", tenant="acme")) == "previous_response_not_found"
+        assert await code_of(desk.kept.load_chain("resp_1", tenant="acme")) == "previous_response_not_found"
         desk.over = False
-        assert await code_of(desk.kept.chain(RESPONSE, tenant="acme")) == "invalid_field"
+        assert await code_of(desk.kept.load_chain(RESPONSE, tenant="acme")) == "invalid_field"
         await desk.kept.delete(await desk.find())
-        assert await code_of(desk.kept.chain(RESPONSE, tenant="acme")) == "previous_response_not_found"
+        assert await code_of(desk.kept.load_chain(RESPONSE, tenant="acme")) == "previous_response_not_found"
 
 
 # What is written.
@@ -439,13 +441,13 @@ async def test_a_deleted_response_stays_deleted() -> None:
     """Although its run is on record, and its worker writes its end afterwards."""
     for one in (None, row(), ended(), row(background=True)):
         async with shelf(*(() if one is None else (one,)), client=CLIENT) as desk:
-            found = await desk.store.response(RESPONSE, tenant="acme") or await desk.find()
+            found = await desk.store.get_response(RESPONSE, tenant="acme") or await desk.find()
             await desk.kept.delete(found)
             answer = desk.kept.build_answer(found)
-            answer.whole(WHOLE)
-            await desk.kept.keep(found, answer)
+            answer.build_whole(WHOLE)
+            await desk.kept.store_ended(found, answer)
             assert await code_of(desk.find()) == "response_not_found"
-            hidden = await desk.store.response(RESPONSE, tenant="acme")
+            hidden = await desk.store.get_response(RESPONSE, tenant="acme")
             assert hidden is not None and (hidden.request, hidden.input) == (b"{}", b"[]")
 
 
@@ -454,7 +456,7 @@ async def test_deleting_a_response_without_stored_run_removes_it_completely() ->
     response_id = "resp_" + "0" * 24
     async with shelf(ended(response_id, run_id="run_" + "0" * 24)) as desk:
         await desk.kept.delete(await desk.find(response_id))
-        assert await desk.store.response(response_id, tenant="acme") is None
+        assert await desk.store.get_response(response_id, tenant="acme") is None
 
 
 async def test_deleted_response_sharing_an_earlier_answer_stays_deleted() -> None:
@@ -464,10 +466,10 @@ async def test_deleted_response_sharing_an_earlier_answer_stays_deleted() -> Non
         await desk.kept.delete(await desk.find(response_id))
         with pytest.raises(GatewayError, match="no response with this id"):
             await desk.find(response_id)
-        await desk.kept.put(row(response_id, idempotency_key="k"))
+        await desk.kept.store_response(row(response_id, idempotency_key="k"))
         with pytest.raises(GatewayError, match="no response with this id"):
             await desk.find(response_id)
-        assert await desk.store.response_with_key("k", tenant="acme", caller="ann") is None
+        assert await desk.store.find_response_with_key("k", tenant="acme", caller="ann") is None
 
 
 @pytest.mark.parametrize(("finish", "n_items"), [("stop", 2), ("length", 2), (None, 0)])
@@ -481,10 +483,10 @@ async def test_conversation_gets_each_successful_answer_once(finish: str | None,
         if finish is None:
             answer.fail(GatewayError("upstream_error", "x"), request_id="")
         else:
-            answer.whole(["Hello", made.finish(finish)])
+            answer.build_whole(["Hello", made.build_finish(finish)])
         for _ in range(2):
-            await desk.kept.keep(draft, answer)
-        assert len(await desk.store.all_items("conv_1", tenant="acme")) == n_items
+            await desk.kept.store_ended(draft, answer)
+        assert len(await desk.store.list_all_items("conv_1", tenant="acme")) == n_items
 
 
 async def test_full_store_fails_the_response_without_partial_rows() -> None:
@@ -492,17 +494,17 @@ async def test_full_store_fails_the_response_without_partial_rows() -> None:
     async with shelf() as desk:
         draft = row(conversation="conv_1")
         answer = desk.kept.build_answer(draft)
-        answer.whole(WHOLE)
+        answer.build_whole(WHOLE)
         await desk.store.put_conversation(
             StoredConversation(id="conv_1", tenant="acme", created_s=1.0, metadata=b"{}"), now_s=1.0
         )
         desk.store.is_full = True
-        assert await code_of(desk.kept.keep(draft, answer)) == "store_full"
-        assert await desk.store.response(RESPONSE, tenant="acme") is None
-        assert await desk.store.all_items("conv_1", tenant="acme") == []
+        assert await code_of(desk.kept.store_ended(draft, answer)) == "store_full"
+        assert await desk.store.get_response(RESPONSE, tenant="acme") is None
+        assert await desk.store.list_all_items("conv_1", tenant="acme") == []
         desk.store.is_full = False
-        await desk.kept.keep(draft, answer)
-        assert len(await desk.store.all_items("conv_1", tenant="acme")) == 2
+        await desk.kept.store_ended(draft, answer)
+        assert len(await desk.store.list_all_items("conv_1", tenant="acme")) == 2
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -515,10 +517,10 @@ async def test_full_store_still_serves_the_response_and_stores_it_later(backgrou
             desk.store.is_full = True
             found = await desk.resource()
             assert (found["status"], text_of(found), await desk.log()) == ("completed", "Hello", list(before))
-            assert [one.id for one in await desk.kept.chain(RESPONSE, tenant="acme")] == [RESPONSE]
+            assert [one.id for one in await desk.kept.load_chain(RESPONSE, tenant="acme")] == [RESPONSE]
             desk.store.is_full = False
             assert (await desk.resource())["output"] == found["output"]
-            assert (await desk.store.response(RESPONSE, tenant="acme") or row()).state == "completed"
+            assert (await desk.store.get_response(RESPONSE, tenant="acme") or row()).state == "completed"
 
 
 async def test_unfinished_run_is_stored_only_by_its_driving_worker() -> None:
@@ -526,11 +528,11 @@ async def test_unfinished_run_is_stored_only_by_its_driving_worker() -> None:
     async with shelf(client=CLIENT) as desk:
         desk.over = False
         assert (await desk.resource())["status"] == "in_progress"
-        assert await desk.store.response(RESPONSE, tenant="acme") is None
+        assert await desk.store.get_response(RESPONSE, tenant="acme") is None
         thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "Hm."}}]}
         answer = desk.kept.build_answer(row())
-        answer.whole([thought, *WHOLE])
-        await desk.kept.keep(row(), answer)
+        answer.build_whole([thought, *WHOLE])
+        await desk.kept.store_ended(row(), answer)
         assert kinds((await desk.resource())["output"]) == ["reasoning", "message"]
 
 

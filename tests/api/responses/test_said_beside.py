@@ -252,7 +252,7 @@ async def test_message_for_several_decisions_is_stored_once(tmp_path: Path) -> N
         questions = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
         own = [*map(decision, questions), message("And say so.")]
         assert text_of((await client.create(own, tools=[GATEWAY])).json) == "Two."
-        events = await client.store.events(after=0, limit=500)
+        events = await client.store.list_events(after=0, limit=500)
         assert [event.type for event in events].count(ADDED) == 1 and client.sent[-1]["content"] == "And say so."
 
 

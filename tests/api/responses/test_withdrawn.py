@@ -105,7 +105,7 @@ async def test_response_of_another_user_never_gets_the_answer(tmp_path: Path, sa
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
         _, question = await asked(client, headers=ANNA)
         told = (await client.create(said.format(question["id"]), tools=[GATEWAY], headers=BOB)).json
-        row = await client.store.response(told["id"], tenant="local")
+        row = await client.store.get_response(told["id"], tenant="local")
         assert row is not None and await client.store.delete_response(row.id, tenant=row.tenant)
         assert await Taints(client.store, SystemClock()).is_any_marked([row.run_id], tenant=row.tenant), (
             "it shows the call"

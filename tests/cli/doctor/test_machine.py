@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.cli.doctor.findings import Finding
 from gateway.cli.doctor.machine import examine_machine
 from gateway.config import load
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.cli.doctor.examined import loaded
 from tests.functional.through import through
@@ -48,7 +48,7 @@ def test_doctor_fails_expired_keys_only(tmp_path: Path) -> None:
 
 async def test_doctor_distinguishes_a_gateway_from_another_listener(tmp_path: Path) -> None:
     """A gateway, or something else."""
-    async with through() as (gateway, _), FakeUpstream(serve(answer(404, b"no"))) as other:
+    async with through() as (gateway, _), FakeUpstream(serve(build_answer(404, b"no"))) as other:
         for port, level, text in ((gateway.port, "ok", "a gateway answers"), (other.port, "fail", "something else")):
             file = tmp_path / "gateway.yaml"
             file.write_text(f"listen: 127.0.0.1:{port}\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from unanswered_ports import refusing_port
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.cli.doctor.examined import examined
 
@@ -27,7 +27,7 @@ from tests.cli.doctor.examined import examined
 async def test_doctor_reports_endpoint_state_from_its_answer(
     tmp_path: Path, status: int, key: str, level: str, text: str
 ) -> None:
-    async with FakeUpstream(serve(answer(status, b"{}"))) as fake:
+    async with FakeUpstream(serve(build_answer(status, b"{}"))) as fake:
         endpoint = f"upstreams: [{{name: up, endpoints: [{{name: one, url: '{fake.base_url}/v1', {key}}}]}}]"
         found = (await examined(endpoint, folder=tmp_path))["up one"]
     assert (found.level, text in found.text) == (level, True), found
@@ -46,7 +46,7 @@ async def test_doctor_compares_the_clock_with_the_upstream_date(
     tmp_path: Path, off_s: int, level: str, text: str
 ) -> None:
     date = email.utils.formatdate(time.time() + off_s, usegmt=True)
-    async with FakeUpstream(serve(answer(200, b"{}", [("Date", date)]))) as fake:
+    async with FakeUpstream(serve(build_answer(200, b"{}", [("Date", date)]))) as fake:
         found = (await examined(f"upstreams: [{{name: up, base_url: '{fake.base_url}'}}]", folder=tmp_path))["clock"]
     assert found.level == level and found.text.startswith(text)
     assert ("ahead of" in found.text) is (off_s < 0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.litellm.deployments import Deployment, Secrets, parse_deployments, variable_named
+from gateway.cli.litellm.deployments import Deployment, Secrets, build_variable_name, parse_deployments
 from gateway.cli.litellm.destinations import Surroundings
 
 
@@ -73,12 +73,12 @@ def test_untranslatable_model_entries_are_noted(params: dict[str, Any], note: st
 def test_a_secret_becomes_a_reference() -> None:
     """To a variable of its own, if the file has the secret itself."""
     secrets = Secrets()
-    assert secrets.reference("os.environ/A_KEY", wanted="X") == ("${A_KEY}", False)
-    told = [secrets.reference(secret, wanted="X")[0] for secret in ("sk-1", "sk-2", "sk-1")]
+    assert secrets.build_reference("os.environ/A_KEY", wanted="X") == ("${A_KEY}", False)
+    told = [secrets.build_reference(secret, wanted="X")[0] for secret in ("sk-1", "sk-2", "sk-1")]
     assert told == ["${X}", "${X_2}", "${X}"]
-    assert secrets.reference("os.environ/no name", wanted="Y") == ("${Y}", True)
-    assert secrets.reference("EMPTY", wanted="X") == secrets.reference(None, wanted="X") == (None, False)
-    assert variable_named("azure", "gpt-4.1 mini", "api_key") == "AZURE_GPT_4_1_MINI_API_KEY"
+    assert secrets.build_reference("os.environ/no name", wanted="Y") == ("${Y}", True)
+    assert secrets.build_reference("EMPTY", wanted="X") == secrets.build_reference(None, wanted="X") == (None, False)
+    assert build_variable_name("azure", "gpt-4.1 mini", "api_key") == "AZURE_GPT_4_1_MINI_API_KEY"
 
 
 def test_a_credential_in_an_address_is_not_copied() -> None:

@@ -7,7 +7,7 @@ import pytest
 from api.approval_pages import opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.approvals import decide_approvals, groups, list_approvals, one
+from gateway.cli.operator.approvals import decide_approvals, list_approvals, list_groups, show_approval
 from gateway.cli.operator.remote import RemoteError
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.contracts.storage.journal import Change
@@ -42,7 +42,7 @@ async def test_approvals_list_shows_pending_calls() -> None:
 async def test_approvals_list_filters_by_state() -> None:
     """And says so when it is empty."""
     async with opened(parked(), parked("run_2", approval_id="ap_2")) as desk:
-        await desk.office.store.rule(write("ap_2"))
+        await desk.office.store.decide_approval(write("ap_2"))
         for status, ids in (("approved", ["ap_2"]), (None, ["ap_1", "ap_2"])):
             lines = await told(lambda status=status: list_approvals(remote(desk), status=status, as_json=True))
             assert [json.loads(line)["id"] for line in lines] == ids
@@ -60,11 +60,11 @@ async def test_approvals_list_filters_and_groups_calls() -> None:
                 lambda which=which: list_approvals(remote(desk), status="pending", as_json=True, **which)
             )
             assert len(lines) == count
-        assert await told(lambda: groups(remote(desk), by="call", as_json=False)) == [
+        assert await told(lambda: list_groups(remote(desk), by="call", as_json=False)) == [
             '3 approvals, 1 different: execute_command {"command":"make"}',
             "  the first until 1970-01-01 00:16:40 UTC: ap_1",
         ]
-        lines = await told(lambda: groups(remote(desk), by="caller", as_json=True))
+        lines = await told(lambda: list_groups(remote(desk), by="caller", as_json=True))
         assert [(found["count"], found["asked_by"]) for found in map(json.loads, lines)] == [(2, "ann"), (1, "bob")]
 
 
@@ -78,7 +78,7 @@ async def test_a_long_list_is_shown_whole() -> None:
 async def test_approvals_show_prints_the_whole_approval() -> None:
     """And how to decide on exactly what is shown."""
     async with opened() as desk:
-        assert await told(lambda: one(remote(desk), "ap_1", as_json=False)) == [
+        assert await told(lambda: show_approval(remote(desk), "ap_1", as_json=False)) == [
             "ap_1  pending",
             "  execute_command",
             '    command: "make"',
@@ -92,7 +92,7 @@ async def test_approvals_show_prints_the_whole_approval() -> None:
             f"to approve    gateway approvals approve ap_1 --sha256 {HASH}",
             "to reject     gateway approvals reject ap_1",
         ]
-        (line,) = await told(lambda: one(remote(desk), "ap_1", as_json=True))
+        (line,) = await told(lambda: show_approval(remote(desk), "ap_1", as_json=True))
         assert json.loads(line)["arguments"] == {"command": "make"}
 
 
@@ -117,7 +117,7 @@ async def test_first_of_two_approvals_is_reported_as_1_of_2() -> None:
         assert "  approvals: 1 of 2, approved by bob" in await told(
             lambda: list_approvals(remote(desk), status="pending", as_json=False)
         )
-        shown = await told(lambda: one(remote(desk), "ap_1", as_json=False))
+        shown = await told(lambda: show_approval(remote(desk), "ap_1", as_json=False))
         assert "approvals     1 of 2, approved by bob" in shown
         assert shown.index('    command: "make -n"') < shown.index('    command: "make"')
         with pytest.raises(RemoteError, match="has approved this call already"):
@@ -136,7 +136,7 @@ async def test_approve_command_applies_edited_arguments() -> None:
             lambda: decide_approvals(remote(desk), ["ap_1"], decision="approve", arguments={"command": "make -n"})
         )
         assert lines == ['ap_1  approved  execute_command {"command":"make -n"}']
-        assert (await told(lambda: one(remote(desk), "ap_1", as_json=False)))[-4:] == [
+        assert (await told(lambda: show_approval(remote(desk), "ap_1", as_json=False)))[-4:] == [
             "decided       1970-01-01 00:03:20 UTC by bob (cli)",
             "edited: what was approved is",
             "  execute_command",
@@ -149,7 +149,7 @@ async def test_reject_gives_the_reason() -> None:
     async with opened() as desk:
         lines = await told(lambda: decide_approvals(remote(desk), ["ap_1"], decision="reject", reason="not today"))
         assert lines == ['ap_1  rejected  execute_command {"command":"make"}']
-        assert "reason        not today" in await told(lambda: one(remote(desk), "ap_1", as_json=False))
+        assert "reason        not today" in await told(lambda: show_approval(remote(desk), "ap_1", as_json=False))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from api.approval_pages import NOW_S, Desktop, opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.grants import asks, grants, revoke_decisions
+from gateway.cli.operator.grants import list_asks, list_grants, revoke_decisions
 from gateway.cli.operator.remote import RemoteError
 from gateway.contracts.storage.journal import AskBefore
 
@@ -33,23 +33,23 @@ async def test_grants_of_conversations_are_listed() -> None:
     """The call by its hash, whose they are, who granted them, and until when."""
     async with opened() as desk:
         grant_id = await remember(desk, of="conversation")
-        assert await told(lambda: grants(remote(desk), as_json=False)) == [
+        assert await told(lambda: list_grants(remote(desk), as_json=False)) == [
             f"{grant_id}  execute_command",
             f"  sha256        {'a' * 64}",
             "  conversation  c1, of ann",
             "  granted by    bob, 1970-01-01 00:03:20 UTC",
             "  ends          1970-01-31 00:03:20 UTC",
         ]
-        (line,) = await told(lambda: grants(remote(desk), as_json=True))
+        (line,) = await told(lambda: list_grants(remote(desk), as_json=True))
         assert json.loads(line)["id"] == grant_id
-        assert await told(lambda: grants(remote(desk, key="rival"), as_json=False)) == ["none"]
+        assert await told(lambda: list_grants(remote(desk, key="rival"), as_json=False)) == ["none"]
 
 
 async def test_grants_command_shows_run_grants_ending_with_the_run() -> None:
     """And say which run it is."""
     async with opened() as desk:
         await remember(desk, of="run")
-        lines = await told(lambda: grants(remote(desk), as_json=False))
+        lines = await told(lambda: list_grants(remote(desk), as_json=False))
         assert lines[2] == "  run           run_1, of ann" and lines[-1] == "  ends          with its run"
 
 
@@ -57,12 +57,12 @@ async def test_asks_command_lists_conversations_with_ask_before() -> None:
     """Their names are shown, and obeyed by no terminal."""
     async with opened() as desk:
         ask_id = await asking(desk, "c\x1b[2J")
-        assert await told(lambda: asks(remote(desk), as_json=False)) == [
+        assert await told(lambda: list_asks(remote(desk), as_json=False)) == [
             f"{ask_id}  asks before each call",
             "  conversation  c\\u{1b}[2J, of ann",
             "  ends          1970-01-01 00:04:20 UTC",
         ]
-        assert await told(lambda: asks(remote(desk, key="rival"), as_json=True)) == []
+        assert await told(lambda: list_asks(remote(desk, key="rival"), as_json=True)) == []
 
 
 async def test_revoke_command_removes_grants_and_asks() -> None:

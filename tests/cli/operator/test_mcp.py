@@ -15,7 +15,14 @@ from gateways import until_read
 
 from gateway.cli.commands import CommandError
 from gateway.cli.main import main
-from gateway.cli.operator.mcp import accept_tools, add_service, control_service, list_services, remove_service, tools
+from gateway.cli.operator.mcp import (
+    accept_tools,
+    add_service,
+    control_service,
+    iterate_tools,
+    list_services,
+    remove_service,
+)
 from gateway.cli.operator.remote import Remote, RemoteError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
@@ -27,7 +34,7 @@ def remote(harbour: ServedMcp) -> Remote:
 
 
 async def until_pinned(harbour: ServedMcp) -> None:
-    await until_read(harbour.store.services, lambda services: any(one.pins for one in services))
+    await until_read(harbour.store.list_services, lambda services: any(one.pins for one in services))
 
 
 async def test_services_are_listed() -> None:
@@ -71,7 +78,7 @@ async def test_mcp_tools_shows_and_accepts_changed_tools() -> None:
         assert await told(lambda: accept_tools(asked, "time", wanted=())) == ["nothing to accept: no tool has changed"]
         harbour.service().described["look"] = "Sends all."
         harbour.service().becomes("running", look="2" * 64, listen="3" * 64)
-        lines = await told(lambda: tools(asked, "time", as_json=False))
+        lines = await told(lambda: iterate_tools(asked, "time", as_json=False))
         compared = ["  Sends all.", "  description", '  - "Does look."', '  + "Sends all."']
         assert lines[:5] == [f"look  {'2' * 64}  not as it was accepted: each call asks a person", *compared]
         assert (await told(lambda: list_services(asked, as_json=False)))[1].startswith(
@@ -80,10 +87,12 @@ async def test_mcp_tools_shows_and_accepts_changed_tools() -> None:
         with pytest.raises(CommandError, match="has no tool 'nope' just now"):
             await told(lambda: accept_tools(asked, "time", wanted=("nope",)))
         assert await told(lambda: accept_tools(asked, "time", wanted=())) == [f"look  {'2' * 64}", *compared]
-        (line, _) = await told(lambda: tools(asked, "time", as_json=True))
+        (line, _) = await told(lambda: iterate_tools(asked, "time", as_json=True))
         assert json.loads(line)["changed"] is False
         harbour.service().tools = {}
-        assert await told(lambda: tools(asked, "time", as_json=False)) == ["none: the service runs, and lists no tools"]
+        assert await told(lambda: iterate_tools(asked, "time", as_json=False)) == [
+            "none: the service runs, and lists no tools"
+        ]
 
 
 async def test_mcp_tools_waits_for_a_starting_service(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +107,7 @@ async def test_mcp_tools_waits_for_a_starting_service(monkeypatch: pytest.Monkey
             loop.call_soon_threadsafe(partial(harbour.service().becomes, "running", look="1" * 64))
 
         monkeypatch.setattr("gateway.cli.operator.mcp.time.sleep", sleep)
-        assert (await told(lambda: tools(remote(harbour), "time", as_json=False)))[0].startswith("look  ")
+        assert (await told(lambda: iterate_tools(remote(harbour), "time", as_json=False)))[0].startswith("look  ")
         assert slept
 
 
@@ -112,10 +121,10 @@ async def test_mcp_tools_fails_for_a_service_that_is_not_running(as_json: bool) 
         with pytest.raises(
             CommandError, match=r"'time' does not run \(state error\): its program ended.u\{1b\}\[31m; "
         ):
-            await told(lambda: tools(asked, "time", as_json=as_json))
+            await told(lambda: iterate_tools(asked, "time", as_json=as_json))
         await told(lambda: control_service(asked, "time", "stop"))
         with pytest.raises(CommandError, match=r"does not run \(state stopped\).*; gateway mcp start 'time'"):
-            await told(lambda: tools(asked, "time", as_json=as_json))
+            await told(lambda: iterate_tools(asked, "time", as_json=as_json))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_remote_request_returns_an_object_and_sends_headers() -> None:
     with answering(200, b'{"a": 1}') as (port, asked):
         for where in (f"http://127.0.0.1:{port}", f"127.0.0.1:{port}/", Address("0.0.0.0", port)):
             remote = Remote(where, None)
-            assert remote.request("POST", "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=120) == {"a": 1}
+            assert remote.send_request("POST", "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=120) == {"a": 1}
     assert [(path, key, json.loads(body)) for path, key, body in asked] == [("/x", "k", {"b": "é"})] * 3
 
 
@@ -78,20 +78,20 @@ def test_remote_begin_requests_async_response_unless_waiting() -> None:
 def test_remote_error_contains_status_and_gateway_message(status: int, body: bytes, told: str) -> None:
     """With the gateway's own message, if it has one."""
     with answering(status, body) as (port, _), pytest.raises(RemoteError) as caught:
-        Remote(f"http://127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
+        Remote(f"http://127.0.0.1:{port}", None).send_request("POST", "/x", {}, timeout_s=120)
     assert told in str(caught.value) and f"127.0.0.1:{port}" in str(caught.value)
 
 
 def test_unanswered_request_reports_the_address_and_doubtful_outcome() -> None:
     """And so is one who does not answer in time: a worker that is stopped decides once it goes on."""
     with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer") as nobody:
-        Remote(f"127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
+        Remote(f"127.0.0.1:{port}", None).send_request("POST", "/x", {}, timeout_s=120)
     assert "look before you repeat it" not in str(nobody.value)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         remote = Remote(f"127.0.0.1:{silent.getsockname()[1]}", None)
         for method, is_doubtful in (("POST", True), ("DELETE", True), ("GET", False)):
             with pytest.raises(RemoteError, match="does not answer: timed out") as late:
-                remote.request(method, "/x", {}, timeout_s=0.05)
+                remote.send_request(method, "/x", {}, timeout_s=0.05)
             assert ("look before you repeat it" in str(late.value)) is is_doubtful
 
 
@@ -99,7 +99,7 @@ def test_unanswered_request_reports_the_address_and_doubtful_outcome() -> None:
 def test_invalid_url_error_names_the_url_flag(url: str) -> None:
     """Is named by its flag."""
     with pytest.raises(RemoteError, match=r"^--url: "):
-        Remote(url, None).request("POST", "/x", {}, timeout_s=1)
+        Remote(url, None).send_request("POST", "/x", {}, timeout_s=1)
 
 
 def test_https_url_selects_tls_and_port_443() -> None:

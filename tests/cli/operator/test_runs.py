@@ -7,7 +7,7 @@ from api.approval_pages import opened
 from cli_cases import remote, told
 
 from gateway.cli.operator.remote import RemoteError
-from gateway.cli.operator.runs import cancel_run, list_runs, one, resume_run
+from gateway.cli.operator.runs import cancel_run, list_runs, resume_run, show_run
 from gateway.contracts.api_bounds import LIMIT_MOST
 from tests.plugins.stores.records import approval, new, parked, run, step
 
@@ -48,7 +48,7 @@ async def test_runs_list_reports_when_the_limit_truncates_it(most: int) -> None:
 async def test_runs_show_prints_each_call() -> None:
     """And what a person has to say about a call of which nobody knows."""
     async with opened(LOST) as desk:
-        lines = await told(lambda: one(remote(desk), "run_1", as_json=False))
+        lines = await told(lambda: show_run(remote(desk), "run_1", as_json=False))
         assert lines[0] == "run_1  unknown"
         assert lines[lines.index("") :] == [
             "",
@@ -65,7 +65,7 @@ async def test_runs_show_prints_each_call() -> None:
             "  to continue, state its outcome:",
             "  gateway runs resume run_1 --step 1 --as done|retry|failed",
         ]
-        (line,) = await told(lambda: one(remote(desk), "run_1", as_json=True))
+        (line,) = await told(lambda: show_run(remote(desk), "run_1", as_json=True))
         assert json.loads(line)["steps"][0]["result"] == "ok\n"
 
 

@@ -10,12 +10,14 @@ from functional.through import ask
 from gateway.cli.operator.remote import Remote
 from gateway.cli.operator.upstreams import list_upstreams
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 
 
 async def test_upstreams_are_listed() -> None:
     """With the endpoint that failed, and how often requests were sent again."""
-    async with several(serve(answer(502)), serve(ok()), breaker={"failures": 2, "open": "1h", "longest": "1h"}) as up:
+    async with several(
+        serve(build_answer(502)), serve(build_ok_answer()), breaker={"failures": 2, "open": "1h", "longest": "1h"}
+    ) as up:
         for _ in range(4):
             assert (await ask(up.gateway, chat())).status == 200
         lines = await told(lambda: list_upstreams(Remote(up.gateway.base_url, None), as_json=False))

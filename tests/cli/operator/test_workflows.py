@@ -8,7 +8,7 @@ from api.workflow_pages import Counter, bureau
 from cli_cases import told
 
 from gateway.cli.operator.remote import Remote, RemoteError
-from gateway.cli.operator.workflows import list_workflows, one, run_workflow
+from gateway.cli.operator.workflows import list_workflows, run_workflow, show_workflow
 from gateway.contracts.api_bounds import LIMIT_MOST
 from gateway.workflows.definition import Workflow
 
@@ -52,7 +52,7 @@ async def test_a_long_list_is_shown_whole() -> None:
 async def test_workflows_show_prints_parameters_and_steps() -> None:
     """Its parameters with type, default and choices, and its steps."""
     async with bureau() as counter:
-        assert await told(lambda: one(remote(counter), "translate", as_json=False)) == [
+        assert await told(lambda: show_workflow(remote(counter), "translate", as_json=False)) == [
             "translate  writing",
             "  Translates a text.",
             "text=  string, required",
@@ -62,14 +62,14 @@ async def test_workflows_show_prints_parameters_and_steps() -> None:
             "times=  integer",
             "step 1  said: model",
         ]
-        assert (await told(lambda: one(remote(counter), "deploy", as_json=False)))[2:] == [
+        assert (await told(lambda: show_workflow(remote(counter), "deploy", as_json=False)))[2:] == [
             "step 1  put: tool risky",
             "step 2  end: prompt",
         ]
-        (line,) = await told(lambda: one(remote(counter), "deploy", as_json=True))
+        (line,) = await told(lambda: show_workflow(remote(counter), "deploy", as_json=True))
         assert json.loads(line)["parameters"]["type"] == "object"
         with pytest.raises(RemoteError, match="answered 404: The gateway has no workflow of this name"):
-            await told(lambda: one(remote(counter), "nope", as_json=False))
+            await told(lambda: show_workflow(remote(counter), "nope", as_json=False))
 
 
 async def test_workflow_run_command_prints_the_result() -> None:
@@ -138,6 +138,6 @@ async def test_workflow_author_text_is_escaped_for_the_terminal() -> None:
             "steps": [{"name": "a", "tool": "t\n\u202e"}],
         }
         counter.bureau.workflows = {"deploy": Workflow.model_validate(tree)}
-        lines = await told(lambda: one(remote(counter), "deploy", as_json=False))
+        lines = await told(lambda: show_workflow(remote(counter), "deploy", as_json=False))
         assert len(lines) == 5 and all(line.isprintable() for line in lines)
         assert lines[1] == "  a\\u{1b}[2J\\nstep 9  x"

@@ -10,7 +10,7 @@ from gateway.config.reading.secret_files import SECRETS_WITH_FILES, find_compani
 from gateway.config.schema.section import find_type, is_section, strip
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import find_built_in_settings
-from gateway.plugins import plugin_names
+from gateway.plugins import list_built_in_plugins
 
 FILE = """\
 store_file: run/store
@@ -61,7 +61,7 @@ def test_secret_file_list_matches_the_settings_models() -> None:
         own = sum(f"{name}_file" in inner.model_fields for name in inner.model_fields)
         return own + sum(companions(field.annotation, depth + 1) for field in inner.model_fields.values())
 
-    of_tools = sum(companions(find_built_in_settings(name), 3) for name in plugin_names("tools"))
+    of_tools = sum(companions(find_built_in_settings(name), 3) for name in list_built_in_plugins("tools"))
     named = sum(1 for pattern in SECRETS_WITH_FILES if "*" not in pattern)
     assert (companions(Settings), of_tools) == (named, 1)
 

@@ -9,7 +9,7 @@ from config.folder import Folder
 from pydantic import ValidationError
 
 from gateway.config.schema.tools import ToolsSettings, find_built_in_settings
-from gateway.plugins import plugin_names, plugin_of_ours
+from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 
 
 def test_tools_are_off_by_default() -> None:
@@ -59,12 +59,12 @@ def test_the_plugin_declares_the_settings_of_a_built_in_tool(name: str) -> None:
     code += "; print(*(m for m in sys.modules if m.startswith('gateway.plugins.tools.') and m.count('.') == 3))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"gateway.plugins.tools.{name}"]
-    assert find_built_in_settings(name) is plugin_of_ours("tools", name).config
+    assert find_built_in_settings(name) is load_built_in_plugin("tools", name).config
 
 
 def test_built_in_tools_match_the_plugin_folders() -> None:
     """A new one needs no change elsewhere."""
-    assert sorted((*BUILT_IN, "demo_note")) == list(plugin_names("tools"))
+    assert sorted((*BUILT_IN, "demo_note")) == list(list_built_in_plugins("tools"))
     assert find_built_in_settings("mine") is None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.values.scalars import (
-    limit_count,
+    build_count_type,
     parse_count,
     parse_existing_file,
     parse_flag,
@@ -58,7 +58,7 @@ def test_counts_are_whole_numbers_within_limits() -> None:
     for value in values:
         with pytest.raises(ValueError, match="expected a whole number"):
             parse_count(value)
-    leaf = limit_count(1, 256)
+    leaf = build_count_type(1, 256)
     assert (leaf.parse(1), leaf.parse("256")) == (1, 256)
     for count in (0, 257, -1):
         with pytest.raises(ValueError, match="must be between 1 and 256"):

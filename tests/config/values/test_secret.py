@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from gateway.config import Secret, Settings, redactable
+from gateway.config import Secret, Settings, iterate_secret_texts
 from gateway.config.values.secret import MaskedText, mask
 
 CANARY = "sk-canary-0123456789"
@@ -51,7 +51,7 @@ def test_redactable_finds_every_secret_worth_replacing() -> None:
             "store": "postgresql://u:" + CANARY + "@db/x",
         }
     )
-    found = set(redactable(settings))
+    found = set(iterate_secret_texts(settings))
     assert {CANARY + "1", CANARY + "2", CANARY + "3", "postgresql://u:" + CANARY + "@db/x"} <= found
     assert "1" not in found
 

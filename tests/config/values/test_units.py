@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.values.units import (
+    build_size_type,
     format_duration,
     format_size,
-    limit_size,
     parse_duration,
     parse_positive_duration,
     parse_size,
@@ -91,7 +91,7 @@ def test_invalid_size_is_refused(value: object) -> None:
 
 def test_size_out_of_limits_is_refused_with_readable_limits() -> None:
     """The message names both limits as one would write them."""
-    leaf = limit_size(1024, 1 << 20)
+    leaf = build_size_type(1024, 1 << 20)
     assert leaf.parse("1KiB") == 1024
     for value in (1023, "2MiB", -5):
         with pytest.raises(ValueError, match="must be between 1KiB and 1MiB"):

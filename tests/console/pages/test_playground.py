@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.console.browsing import Browser, key, served
 
@@ -97,7 +97,7 @@ async def test_playground_shows_upstream_errors_with_their_status(
     tmp_path: Path, status: int, body: bytes, shown: str
 ) -> None:
     """With its status, whatever form its error has; the person's key for it goes nowhere else."""
-    async with FakeUpstream(serve(answer(status, body))) as fake:
+    async with FakeUpstream(serve(build_answer(status, body))) as fake:
         upstreams = [{"name": "up", "base_url": fake.base_url}]
         async with served(tmp_path, upstreams=upstreams) as browser:
             _, facts = await lines(browser, "passthrough", message="hi", upstream_key="sk-mine")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateways import until_read
 
-from gateway.console.visible_text import exact_json
+from gateway.console.visible_text import render_exact_json
 from gateway.contracts.storage.journal import Change
 from tests.console.browsing import Browser, Seen, key, served
 from tests.console.stored_runs import TENANT, lost, ran, read_by_ann, stored
@@ -344,7 +344,7 @@ async def test_a_run_without_a_model_has_no_tokens(tmp_path: Path) -> None:
 def test_exact_json_escapes_invisible_characters_only() -> None:
     """It is the same value, with an escape for each character that does not show."""
     value = {"a\u202eb": '\x1b \u200b \U000e0041 \ufeff \xa0 e\u0301 <b> \\ " 中文 é', "n": [1, 2.5, None]}
-    text = exact_json(value)
+    text = render_exact_json(value)
     assert json.loads(text) == value
     assert "中文 é" in text and "\\u202e" in text and "\\udb40\\udc41" in text
     assert not set("\u202e\x1b\u200b\U000e0041\ufeff\xa0\u0301") & set(text)

@@ -7,7 +7,7 @@ import pytest
 from gateways import until_read
 
 from gateway.console.pages.services import compare_definitions, pair_lines
-from gateway.console.visible_text import exact_difference
+from gateway.console.visible_text import render_exact_difference
 from tests.console.browsing import Browser, Seen, key, served
 from tests.mcp.misbehaving import command
 
@@ -150,7 +150,7 @@ async def test_service_with_any_name_has_a_page(browser: Browser, name: str) -> 
 
 
 def test_pair_lines_aligns_removed_and_added_lines() -> None:
-    rows = pair_lines(exact_difference("a\nb\nc", "a\nx\ny\nc"))
+    rows = pair_lines(render_exact_difference("a\nb\nc", "a\nx\ny\nc"))
     found = [(left and (left.kind, str(left.text)), right and (right.kind, str(right.text))) for left, right in rows]
     assert found == [
         (("same", "a"), ("same", "a")),

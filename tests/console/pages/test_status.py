@@ -5,10 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.console.pages.status import build_figures
-from gateway.console.translation import translator
+from gateway.console.translation import get_translator
 from tests.console.browsing import key, served
 
-EN = translator("en")
+EN = get_translator("en")
 
 
 def point(at: float, *, span_s: float = 60.0, requests: int = 0, overhead_ms: float | None = None) -> dict[str, object]:

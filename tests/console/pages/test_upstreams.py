@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.console.pages.upstreams import shown_upstream
+from gateway.console.pages.upstreams import build_upstream_row
 from tests.console.browsing import key, served
 
 FACTS = {"requests": {"connect": 3, "ok": 5, "error": 1}, "retries": {"connect": 2, "fallback": 1}, "endpoints": []}
@@ -10,7 +10,7 @@ ENDPOINTS = [{"url": "http://127.0.0.1:9/v1", "name": "first"}, {"url": "http://
 
 
 def test_upstream_outcomes_are_described_in_a_fixed_order() -> None:
-    shown = shown_upstream(FACTS)
+    shown = build_upstream_row(FACTS)
     assert shown.outcomes == [("answered", 5), ("answered with 5xx", 1), ("no connection", 3)]
     assert shown.retried == 3
 

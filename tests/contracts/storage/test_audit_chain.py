@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.storage.audit_chain import FIRST_HASH, canonical, link, verify
+from gateway.contracts.storage.audit_chain import FIRST_HASH, link, verify, write_canonical_line
 
 Row = tuple[int, dict[str, object], str]
 
@@ -23,22 +23,25 @@ LINES: Sequence[dict[str, object]] = [{"tool": "sh", "step": n, "by": "", "creat
 
 def test_audit_line_hash_is_stable() -> None:
     """Logs that were written stay verifiable: another program computes the same from the canonical line."""
-    assert canonical({"step": 1, "by": "é\n", "created_s": 5}) == b'{"by":"\\u00e9\\n","created_s":5.0,"step":1}'
+    assert (
+        write_canonical_line({"step": 1, "by": "é\n", "created_s": 5})
+        == b'{"by":"\\u00e9\\n","created_s":5.0,"step":1}'
+    )
     assert FIRST_HASH == "0" * 64
     assert link(FIRST_HASH, {"tool": "sh"}) == "895e6149078fded2db5dab06e5616e05a6d14c7ea2c0f2b37ebb8fb3d913d438"
 
 
 def test_canonical_audit_line_ignores_key_order_and_number_type() -> None:
     """A database gives 5.0 back for 5, and columns in its own order."""
-    assert canonical({"a": 1, "created_s": 5}) == canonical({"created_s": 5.0, "a": 1})
-    assert canonical({"a": 1}) != canonical({"a": "1"}) != canonical({"a": None})
+    assert write_canonical_line({"a": 1, "created_s": 5}) == write_canonical_line({"created_s": 5.0, "a": 1})
+    assert write_canonical_line({"a": 1}) != write_canonical_line({"a": "1"}) != write_canonical_line({"a": None})
 
 
 def test_non_finite_numbers_have_no_canonical_line() -> None:
     """NaN and infinity are in no JSON."""
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):
-            canonical({"created_s": value})
+            write_canonical_line({"created_s": value})
 
 
 def test_a_whole_chain_is_verified_at_once_and_page_by_page() -> None:
@@ -67,7 +70,7 @@ def test_changed_audit_line_is_reported(at: int, key: str, value: object) -> Non
     rows = chain(*LINES)
     seq, line, hash_ = rows[at]
     changed = {**line, key: value}
-    if canonical(changed) == canonical(line):
+    if write_canonical_line(changed) == write_canonical_line(line):
         return
     assert verify([*rows[:at], (seq, changed, hash_), *rows[at + 1 :]]) == seq
     fitting = link(rows[at - 1][2] if at else FIRST_HASH, changed)

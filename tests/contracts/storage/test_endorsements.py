@@ -4,12 +4,12 @@ from gateway.contracts.canonical_json import call_sha256
 from gateway.contracts.check_word import check_word
 from gateway.contracts.storage.endorsements import (
     Endorsement,
-    counted_endorsements,
-    endorsements_text,
     get_check_word,
+    get_waiting_arguments,
+    hash_waiting_call,
     list_endorsements,
-    waiting_arguments,
-    waiting_sha256,
+    select_counted_endorsements,
+    write_endorsements,
 )
 from tests.plugins.stores.records import approval
 
@@ -24,12 +24,12 @@ def test_only_endorsements_of_the_current_arguments_count() -> None:
     """A person may have changed the call since; the others stay on record."""
     edited = call_sha256("execute_command", EDITED)
     both = (given("anna", "a" * 64, "eve"), given("ben", edited))
-    first = approval(required=3, given=endorsements_text(both))
-    changed = approval(required=3, given=endorsements_text(both), edited=EDITED)
+    first = approval(required=3, given=write_endorsements(both))
+    changed = approval(required=3, given=write_endorsements(both), edited=EDITED)
     assert list_endorsements(first) == list_endorsements(changed) == both
-    assert (counted_endorsements(first), waiting_sha256(first)) == (both[:1], "a" * 64)
-    assert (counted_endorsements(changed), waiting_sha256(changed)) == (both[1:], edited)
-    assert (waiting_arguments(first), waiting_arguments(changed)) == (first.arguments, EDITED)
+    assert (select_counted_endorsements(first), hash_waiting_call(first)) == (both[:1], "a" * 64)
+    assert (select_counted_endorsements(changed), hash_waiting_call(changed)) == (both[1:], edited)
+    assert (get_waiting_arguments(first), get_waiting_arguments(changed)) == (first.arguments, EDITED)
     assert list_endorsements(approval()) == ()
 
 

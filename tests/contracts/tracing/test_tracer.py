@@ -40,7 +40,7 @@ def test_nested_spans_are_current_while_open() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_sampling_share_sets_the_fraction_of_sampled_traces(share: float) -> None:
     tracer = tracer_to([], share)
-    sampled = sum(tracer.below(None).sampled for _ in range(4000))
+    sampled = sum(tracer.open_child_span(None).sampled for _ in range(4000))
     assert abs(sampled - 4000 * share) < 200
 
 

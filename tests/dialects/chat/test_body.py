@@ -6,7 +6,7 @@ import pytest
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat.body import ROLES, chat_request
+from gateway.dialects.chat.body import ROLES, read_chat_request
 from tests.context.contexts import BODY
 
 HI = {"role": "user", "content": "Hi"}
@@ -14,7 +14,7 @@ HI = {"role": "user", "content": "Hi"}
 
 def refusal(content: bytes, *, needs_model: bool = True) -> GatewayError:
     with pytest.raises(GatewayError) as caught:
-        chat_request(content, needs_model=needs_model)
+        read_chat_request(content, needs_model=needs_model)
     assert caught.value.facts.status == 400 and len(caught.value.message) < 300
     return caught.value
 
@@ -110,7 +110,7 @@ def test_refusal_message_does_not_repeat_field_values() -> None:
 def test_configured_model_makes_the_model_field_optional() -> None:
     """Then a request may leave it out."""
     content = json.dumps({"messages": [HI]}).encode()
-    assert chat_request(content, needs_model=False) == {"messages": [HI]}
+    assert read_chat_request(content, needs_model=False) == {"messages": [HI]}
 
 
 def test_unknown_chat_fields_are_forwarded_unchanged() -> None:
@@ -126,4 +126,4 @@ def test_unknown_chat_fields_are_forwarded_unchanged() -> None:
         {"role": "assistant", "content": None, "tool_calls": None, "audio": {"id": "a"}},
     ]
     for body in (BODY, {**BODY, **odd}, {**BODY, **nulls}, {**BODY, "messages": history, "stream": True}):
-        assert chat_request(json.dumps(body).encode(), needs_model=True) == body
+        assert read_chat_request(json.dumps(body).encode(), needs_model=True) == body

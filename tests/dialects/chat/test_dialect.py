@@ -12,7 +12,7 @@ from gateway.dialects.chat.reply import DONE
 from gateway.http.error_response import build_error_body
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-TOLD: list[Chunk] = ["Hello", chunks.finish("stop"), {"choices": [], "usage": USAGE}]
+TOLD: list[Chunk] = ["Hello", chunks.build_finish("stop"), {"choices": [], "usage": USAGE}]
 ERROR = GatewayError("invalid_field", "It is wrong.", param="model")
 
 
@@ -39,9 +39,11 @@ def test_a_wrong_request_is_refused() -> None:
 def test_stream_contains_usage_only_when_the_client_requests_it(options: Json | None) -> None:
     """The turn's usage is known in any case."""
     asked = DIALECT.parse(content(stream=True, stream_options=options), needs_model=True)
-    answer = DIALECT.answer(asked, run_id="run_7", created_s=1.5)
-    stream = answer.stream()
-    raw = b"".join([stream.first(), *map(stream.frames, TOLD), stream.keepalive(), stream.finish()])
+    answer = DIALECT.build_writer(asked, run_id="run_7", created_s=1.5)
+    stream = answer.build_stream_writer()
+    raw = b"".join(
+        [stream.build_first_frame(), *map(stream.build_frames, TOLD), stream.build_keepalive(), stream.finish()]
+    )
     assert raw.endswith(DONE) and b'"id":"chatcmpl-7"' in raw and b'"created":1,' in raw
     assert (b'"usage"' in raw) == (options == {"include_usage": True})
     assert answer.usage == USAGE
@@ -49,8 +51,8 @@ def test_stream_contains_usage_only_when_the_client_requests_it(options: Json | 
 
 def test_chat_answer_is_written_as_one_object() -> None:
     """The same turn as one object."""
-    answer = DIALECT.answer(DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5)
-    told = orjson.loads(answer.whole(TOLD))
+    answer = DIALECT.build_writer(DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5)
+    told = orjson.loads(answer.build_whole(TOLD))
     assert (told["id"], told["model"], told["usage"]) == ("chatcmpl-7", "m", USAGE)
     assert told["choices"][0]["message"]["content"] == "Hello"
     assert answer.usage == USAGE
@@ -59,5 +61,7 @@ def test_chat_answer_is_written_as_one_object() -> None:
 def test_errors_have_the_shape_of_the_api() -> None:
     """In a stream, as an event without an end."""
     body = build_error_body(ERROR, request_id="run_7")
-    stream = DIALECT.answer(DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5).stream()
-    assert stream.error(ERROR, request_id="run_7") == b"data: " + body + b"\n\n"
+    stream = DIALECT.build_writer(
+        DIALECT.parse(content(), needs_model=True), run_id="run_7", created_s=1.5
+    ).build_stream_writer()
+    assert stream.build_error_frames(ERROR, request_id="run_7") == b"data: " + body + b"\n\n"

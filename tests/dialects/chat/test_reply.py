@@ -21,7 +21,7 @@ def delta(index: int = 0, finish: str | None = None, **content: object) -> Json:
 def streamed(*chunks: Json, include_usage: bool = False) -> list[Json]:
     """The frames between the first and [DONE]; each is a whole event of one JSON object."""
     frames = Frames(turn(), include_usage=include_usage)
-    raw = b"".join([frames.first(), *map(frames.frames, chunks), frames.finish()])
+    raw = b"".join([frames.build_first_frame(), *map(frames.build_frames, chunks), frames.finish()])
     assert raw.endswith(DONE) and raw.count(DONE) == 1
     first, *rest = [orjson.loads(line.removeprefix(b"data: ")) for line in raw.removesuffix(DONE).split(b"\n\n")[:-1]]
     assert first["choices"] == [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]
@@ -34,7 +34,7 @@ def whole(*chunks: Json) -> Json:
     completion = Completion(turn())
     for chunk in chunks:
         completion.add(chunk)
-    answer: Json = orjson.loads(completion.body())
+    answer: Json = orjson.loads(completion.build_body())
     return answer
 
 
@@ -119,7 +119,7 @@ def test_turn_fact_is_sent_on_the_last_chunk() -> None:
 
 def test_keep_alive_is_an_empty_chunk() -> None:
     """No comment, no `event:`: those break clients."""
-    raw = Frames(turn(), include_usage=False).keepalive()
+    raw = Frames(turn(), include_usage=False).build_keepalive()
     assert raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and raw.count(b"\n") == 2
     assert orjson.loads(raw[6:]) == {**META, "choices": [{"index": 0, "delta": {}, "finish_reason": None}]}
 

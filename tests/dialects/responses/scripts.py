@@ -93,9 +93,9 @@ class Script:
 
     def frames(self, *, after: int = -1) -> list[bytes]:
         """Return the frames of the stream: those before the first chunk, of each chunk, and of the end."""
-        stream = self.answer().stream(after)
-        frames = [stream.first(), *map(stream.frames, self.chunks)]
-        last = stream.finish() if self.error is None else stream.error(self.error, request_id=REQUEST_ID)
+        stream = self.answer().build_stream_writer(after)
+        frames = [stream.build_first_frame(), *map(stream.build_frames, self.chunks)]
+        last = stream.finish() if self.error is None else stream.build_error_frames(self.error, request_id=REQUEST_ID)
         return [*frames, last]
 
     def events(self) -> list[Json]:
@@ -114,16 +114,18 @@ class Script:
 
 
 def thought(text: str, field: str = "reasoning_content") -> Chunk:
-    return chunks.delta({field: text})
+    return chunks.build_delta({field: text})
 
 
 def call(name: str, arguments: str, *, call_id: str = "call_1", index: int = 0) -> Chunk:
     function = {"name": name, "arguments": arguments}
-    return chunks.delta({"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]})
+    return chunks.build_delta(
+        {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+    )
 
 
 def piece(arguments: str, *, index: int = 0) -> Chunk:
-    return chunks.delta({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
+    return chunks.build_delta({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
 
 
 def listed(*tools: tuple[str | None, str]) -> Chunk:
@@ -131,11 +133,11 @@ def listed(*tools: tuple[str | None, str]) -> Chunk:
         {"tool": name, "service": service, "description": f"About {name}.", "parameters": {"type": "object"}}
         for service, name in tools
     ]
-    return chunks.event({"type": "tools.listed", "tools": entries})
+    return chunks.build_event({"type": "tools.listed", "tools": entries})
 
 
 def begun(number: int, tool: str = "notes.find", service: str | None = "notes", approval: str | None = None) -> Chunk:
-    return chunks.event({"type": "tool.started", **_call(number, tool, service, approval)})
+    return chunks.build_event({"type": "tool.started", **_call(number, tool, service, approval)})
 
 
 def done(
@@ -148,7 +150,7 @@ def done(
     approval: str | None = None,
 ) -> Chunk:
     told = {**_call(number, tool, service, approval), "ok": ok, "result": result}
-    return chunks.event({"type": "tool.finished", **told})
+    return chunks.build_event({"type": "tool.finished", **told})
 
 
 def question(*ids: str, tool: str = "notes.drop", service: str | None = "notes") -> Chunk:
@@ -164,11 +166,11 @@ def question(*ids: str, tool: str = "notes.drop", service: str | None = "notes")
         }
         for one in ids
     ]
-    return chunks.event({"type": "approval.required", "run_id": "run_1", "approvals": approvals})
+    return chunks.build_event({"type": "approval.required", "run_id": "run_1", "approvals": approvals})
 
 
 def resumed(said: str) -> Chunk:
-    return chunks.event({"type": "run.resumed", "run_id": "run_1", "said": said})
+    return chunks.build_event({"type": "run.resumed", "run_id": "run_1", "said": said})
 
 
 def _call(number: int, tool: str, service: str | None, approval: str | None) -> Json:
@@ -180,7 +182,7 @@ def _call(number: int, tool: str, service: str | None, approval: str | None) -> 
 _CITED = {"type": "url_citation", "url_citation": {"url": "http://a", "title": "A", "start_index": 0, "end_index": 2}}
 _IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0="}}
 _PATCH = '{"type":"update_file","path":"a.py","diff":"+x"}'
-STOP, CALLS = chunks.finish("stop"), chunks.finish("tool_calls")
+STOP, CALLS = chunks.build_finish("stop"), chunks.build_finish("tool_calls")
 
 SCRIPTS: Mapping[str, Script] = {
     "text": Script(chunks=["Hel", "lo", STOP, USAGE]),
@@ -189,19 +191,24 @@ SCRIPTS: Mapping[str, Script] = {
     "newlines first": Script(chunks=["\n", "\n\nHi", "\n", STOP]),
     "thoughts and text": Script(chunks=[thought("Hm"), thought("m", "reasoning"), "\nYes.", STOP, USAGE]),
     "text and thoughts": Script(chunks=["Yes.", thought("Hm"), thought("m."), STOP]),
-    "both names of thoughts": Script(chunks=[chunks.delta({"reasoning_content": "Hm", "reasoning": "Hm"}), "Yes."]),
-    "refusal": Script(chunks=[chunks.delta({"refusal": "I "}), chunks.delta({"refusal": "can't."}), STOP]),
-    "refusal in a text": Script(chunks=["Sure", chunks.delta({"refusal": "No."}), "!", STOP]),
-    "parts": Script(chunks=[chunks.delta({"content": [{"type": "text", "text": "a"}, _IMAGE]}), "b", STOP]),
-    "images": Script(chunks=[chunks.delta({"content": "See:", "images": [_IMAGE, _IMAGE]}), STOP]),
-    "citations": Script(chunks=["A b", chunks.delta({"annotations": [_CITED, {"type": "file"}]}), " c", STOP]),
+    "both names of thoughts": Script(
+        chunks=[chunks.build_delta({"reasoning_content": "Hm", "reasoning": "Hm"}), "Yes."]
+    ),
+    "refusal": Script(chunks=[chunks.build_delta({"refusal": "I "}), chunks.build_delta({"refusal": "can't."}), STOP]),
+    "refusal in a text": Script(chunks=["Sure", chunks.build_delta({"refusal": "No."}), "!", STOP]),
+    "parts": Script(chunks=[chunks.build_delta({"content": [{"type": "text", "text": "a"}, _IMAGE]}), "b", STOP]),
+    "images": Script(chunks=[chunks.build_delta({"content": "See:", "images": [_IMAGE, _IMAGE]}), STOP]),
+    "citations": Script(chunks=["A b", chunks.build_delta({"annotations": [_CITED, {"type": "file"}]}), " c", STOP]),
     "own call": Script(chunks=["Let me.", call("f", '{"a":1}'), CALLS]),
     "own calls": Script(chunks=[call("f", "{}"), call("g", "", call_id="call_2", index=1), CALLS]),
     "own calls of one index": Script(chunks=[call("f", "{}"), call("g", "{}", call_id="call_2"), CALLS]),
     "own call in pieces": Script(chunks=[call("f", ""), piece('{"a"'), piece(":1}"), STOP]),
     "own call without an id": Script(chunks=[call("f", "{}", call_id=""), CALLS]),
     "function call": Script(
-        chunks=[chunks.delta({"function_call": {"name": "f", "arguments": "{}"}}), chunks.finish("function_call")]
+        chunks=[
+            chunks.build_delta({"function_call": {"name": "f", "arguments": "{}"}}),
+            chunks.build_finish("function_call"),
+        ]
     ),
     "custom tool": Script(chunks=[call("patch", '{"input":"*** a"}'), CALLS]),
     "custom tool in pieces": Script(chunks=[call("patch", '{"in'), piece('put":"x"}'), CALLS]),
@@ -229,7 +236,7 @@ SCRIPTS: Mapping[str, Script] = {
         chunks=[
             "Drop?",
             question("ap_1"),
-            chunks.event({"type": "approval.resolved", "approval_id": "ap_1", "state": "approved"}),
+            chunks.build_event({"type": "approval.resolved", "approval_id": "ap_1", "state": "approved"}),
             begun(0, approval="ap_1"),
             done(0, "", approval="ap_1"),
             "Gone.",
@@ -243,11 +250,11 @@ SCRIPTS: Mapping[str, Script] = {
     "cut before a text was shown": Script(chunks=["One.", resumed("One. Two. "), "Three.", STOP]),
     "cut in a call": Script(chunks=[begun(0), resumed(""), begun(0), done(0), "There.", STOP]),
     "cut behind own calls": Script(chunks=[call("f", "{}"), resumed(""), call("f", "{}"), CALLS]),
-    "too long": Script(chunks=["One, tw", chunks.finish("length"), USAGE]),
-    "filtered": Script(chunks=["One", chunks.finish("content_filter")]),
-    "too long before the first word": Script(chunks=[thought("Hm"), chunks.finish("length")]),
-    "too long in a call": Script(chunks=[call("f", '{"a'), chunks.finish("length")]),
-    "too long in a patch": Script(chunks=[call("apply_patch", '{"ty'), chunks.finish("length")]),
+    "too long": Script(chunks=["One, tw", chunks.build_finish("length"), USAGE]),
+    "filtered": Script(chunks=["One", chunks.build_finish("content_filter")]),
+    "too long before the first word": Script(chunks=[thought("Hm"), chunks.build_finish("length")]),
+    "too long in a call": Script(chunks=[call("f", '{"a'), chunks.build_finish("length")]),
+    "too long in a patch": Script(chunks=[call("apply_patch", '{"ty'), chunks.build_finish("length")]),
     "failure": Script(chunks=["One", begun(0)], error=FAILURE),
     "failure at once": Script(chunks=[], error=FAILURE),
     "limited": Script(chunks=["a"], error=GatewayError("upstream_limited", "Too many.", param="model")),

@@ -68,9 +68,9 @@ def test_whole_response_equals_its_accumulated_events(name: str) -> None:
     response = Accumulated(script.events()).response
     answer = script.ended()
     check_response(response)
-    assert answer.resource() == response and answer.output == response["output"]
+    assert answer.build_resource() == response and answer.output == response["output"]
     if script.error is None:
-        assert orjson.loads(script.answer().whole(script.chunks)) == response
+        assert orjson.loads(script.answer().build_whole(script.chunks)) == response
 
 
 @scripted
@@ -89,11 +89,11 @@ def test_response_snapshot_is_valid_after_each_chunk(name: str) -> None:
     """It is valid at any moment, and nothing of it changes by being looked at."""
     script = SCRIPTS[name]
     answer, plain = script.answer(), script.frames()
-    stream = answer.stream()
-    frames = [stream.first()]
+    stream = answer.build_stream_writer()
+    frames = [stream.build_first_frame()]
     for chunk in script.chunks:
-        frames.append(stream.frames(chunk))
-        response = answer.resource()
+        frames.append(stream.build_frames(chunk))
+        response = answer.build_resource()
         check_response(response)
         assert response["status"] == "in_progress" and response["completed_at"] is None
     assert frames == plain[:-1]
@@ -137,13 +137,13 @@ def test_a_background_response_is_queued_until_its_run_begins() -> None:
     assert told("background")[:3] == told("background, nothing")[:3] == ["created", "queued", "in_progress"]
     script = SCRIPTS["background"]
     answer = script.answer()
-    assert answer.resource()["status"] == "queued"
-    stream = answer.stream()
-    first = events_of(stream.first())
+    assert answer.build_resource()["status"] == "queued"
+    stream = answer.build_stream_writer()
+    first = events_of(stream.build_first_frame())
     assert [event["response"]["status"] for event in first] == ["queued", "queued"]
-    (begun_event, *_) = events_of(stream.frames("One"))
+    (begun_event, *_) = events_of(stream.build_frames("One"))
     assert (begun_event["type"], begun_event["response"]["status"]) == ("response.in_progress", "in_progress")
-    assert answer.resource()["status"] == "in_progress" and answer.resource()["background"] is True
+    assert answer.build_resource()["status"] == "in_progress" and answer.build_resource()["background"] is True
 
 
 # How answers end.
@@ -207,7 +207,7 @@ def test_failure_of_an_unknown_request_omits_its_id() -> None:
     """The store does not keep the id of each request."""
     answer = Script(chunks=[]).answer()
     answer.fail(FAILURE, request_id="")
-    assert answer.resource()["error"]["message"] == "The model took too long."
+    assert answer.build_resource()["error"]["message"] == "The model took too long."
 
 
 def test_cancelled_response_has_no_error() -> None:
@@ -222,7 +222,7 @@ def test_cancelled_response_has_no_error() -> None:
 def test_a_complete_response_has_times_and_tokens() -> None:
     """In whole seconds, as OpenAI has them, and with the details of its tokens."""
     answer = SCRIPTS["text"].ended()
-    response = answer.resource()
+    response = answer.build_resource()
     assert (response["id"], response["created_at"], response["completed_at"]) == (
         RESPONSE_ID,
         int(CREATED_S),
@@ -261,10 +261,10 @@ def test_response_metadata_lists_left_out_tools_and_estimated_usage() -> None:
 
 def test_response_keep_alive_is_an_unnumbered_comment() -> None:
     """It has no number, so a stream that goes on elsewhere needs none."""
-    stream = SCRIPTS["text"].answer().stream()
-    stream.first()
-    assert stream.keepalive() == b": keep-alive\n\n"
-    assert events_of(stream.frames("Hi"))[0]["sequence_number"] == 2
+    stream = SCRIPTS["text"].answer().build_stream_writer()
+    stream.build_first_frame()
+    assert stream.build_keepalive() == b": keep-alive\n\n"
+    assert events_of(stream.build_frames("Hi"))[0]["sequence_number"] == 2
 
 
 @pytest.mark.parametrize("n", [1, 509, 510, 511, 512, 513, 1100, 20_000])
@@ -292,7 +292,7 @@ def test_hostile_text_cannot_forge_events(text: str) -> None:
 def test_long_text_is_assembled_from_any_pieces() -> None:
     """Of 1 MB in one piece, and of as much in a hundred thousand."""
     for pieces in (["x" * 1_000_000], ["0123456789"] * 100_000):
-        response = Script(chunks=pieces).ended().resource()
+        response = Script(chunks=pieces).ended().build_resource()
         assert response["output"][0]["content"][0]["text"] == "".join(pieces)
         assert events_of(b"".join(Script(chunks=pieces).frames()))[-1]["response"] == response
 
@@ -300,11 +300,11 @@ def test_long_text_is_assembled_from_any_pieces() -> None:
 @pytest.mark.parametrize("before", [[], ["a"], ["a", "b"]])
 def test_unserializable_text_ends_the_stream_with_a_failure(before: Sequence[Chunk]) -> None:
     """What was told before it stays, and the numbers go on."""
-    stream = Script(chunks=[]).answer().stream()
-    frames = [stream.first(), *map(stream.frames, before)]
+    stream = Script(chunks=[]).answer().build_stream_writer()
+    frames = [stream.build_first_frame(), *map(stream.build_frames, before)]
     with pytest.raises(TypeError):
-        stream.frames("\ud800")
-    frames.append(stream.error(FAILURE, request_id=REQUEST_ID))
+        stream.build_frames("\ud800")
+    frames.append(stream.build_error_frames(FAILURE, request_id=REQUEST_ID))
     events = check_frames(b"".join(frames))
     assert _shown_texts(Accumulated(events).response) == ["".join(map(str, before))]
 
@@ -317,9 +317,9 @@ PIECES = st.one_of(
     TEXTS,
     TEXTS.map(thought),
     TEXTS.map(lambda text: thought(text, "reasoning")),
-    TEXTS.map(lambda text: chunks.delta({"refusal": text})),
-    TEXTS.map(lambda text: chunks.delta({"content": text})),
-    TEXTS.map(lambda text: chunks.delta({"content": [{"type": "text", "text": text}, {"type": "x"}]})),
+    TEXTS.map(lambda text: chunks.build_delta({"refusal": text})),
+    TEXTS.map(lambda text: chunks.build_delta({"content": text})),
+    TEXTS.map(lambda text: chunks.build_delta({"content": [{"type": "text", "text": text}, {"type": "x"}]})),
     st.builds(
         lambda name, text, number: call(name, text, call_id=f"call_{number}", index=number),
         st.sampled_from(("f", "patch", "shell", "apply_patch", "files__read")),
@@ -331,7 +331,7 @@ PIECES = st.one_of(
     st.builds(lambda number, text, ok: done(number, text, ok=ok), NUMBERS, TEXTS, st.booleans()),
     st.builds(lambda number: question(f"ap_{number}", f"ap_{number + 1}"), NUMBERS),
     st.just(listed(("notes", "notes.find"), (None, "clock"))),
-    st.sampled_from(("stop", "length", "tool_calls", "content_filter")).map(chunks.finish),
+    st.sampled_from(("stop", "length", "tool_calls", "content_filter")).map(chunks.build_finish),
     st.just(USAGE),
 )
 
@@ -346,7 +346,7 @@ def test_any_chunks_make_a_valid_response(
     events = script.events()
     response = Accumulated(events).response
     check_response(response)
-    assert script.ended().resource() == response
+    assert script.ended().build_resource() == response
     after = data.draw(st.integers(-1, len(events) - 1))
     assert events_of(b"".join(script.frames(after=after))) == events[after + 1 :]
     said = "".join(text for chunk in told for text in _texts_of(chunk))

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat_request import client_tools
+from gateway.dialects.chat_request import list_client_tools
 from gateway.dialects.responses.conversation import resolve_request
 
 from .requests import APPROVAL, CALL, FUNCTION, HI, OUTPUT, QUESTION, asked, messages, opened, refusal, request
@@ -230,7 +230,7 @@ def test_resolved_request_includes_stream_items_and_tools() -> None:
     found = asked(HI, earlier=[TOOLS], tools=[FUNCTION, {"type": "web_search"}], stream=True)
     assert found.streams and found.request.streams
     assert found.items == (HI,) and found.listed == {"box"} and found.left_out == ("web_search",)
-    assert client_tools(found.body) == found.client_tools.keys() == {"look"}
+    assert list_client_tools(found.body) == found.client_tools.keys() == {"look"}
 
 
 def test_whole_conversation_equals_earlier_items_plus_input() -> None:

@@ -86,7 +86,7 @@ def test_all_calls_shown_for_an_approval_are_kept() -> None:
     assert [call.tool for call in decision.shown] == ["box.get", "run_command"]
 
 
-def test_only_messages_of_the_request_itself_may_decide() -> None:
+def test_only_messages_of_the_request_itself_check_decision() -> None:
     """A text that others added to the conversation is none, whatever the request brings behind it."""
     typed = {"type": "message", "role": "user", "content": "approve ap_1 WORD"}
     assert asked(typed).text == "approve ap_1 WORD"

@@ -11,7 +11,7 @@ from gateway.dialects.responses.dialect import DIALECT
 from tests.dialects.responses.schema import check_frames, check_response
 from tests.dialects.responses.scripts import SCRIPTS
 
-TOLD: list[Chunk] = ["Hello", chunks.finish("stop"), {"choices": [], "usage": {"prompt_tokens": 3}}]
+TOLD: list[Chunk] = ["Hello", chunks.build_finish("stop"), {"choices": [], "usage": {"prompt_tokens": 3}}]
 RUN = "run_" + "0a" * 12
 #: What a client answers to calls of its own tools.
 OUTPUTS = {
@@ -38,13 +38,13 @@ def test_responses_request_is_parsed_and_answered(*, streams: bool) -> None:
     asked = DIALECT.parse(content(stream=streams), needs_model=True)
     assert asked.body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     assert (asked.text, asked.streams) == ("Hi", streams)
-    answer = DIALECT.answer(asked, run_id=RUN, created_s=1.5)
-    response = orjson.loads(answer.whole(TOLD))
+    answer = DIALECT.build_writer(asked, run_id=RUN, created_s=1.5)
+    response = orjson.loads(answer.build_whole(TOLD))
     check_response(response)
     assert (response["id"], response["created_at"], response["status"]) == ("resp_" + "0a" * 12, 1, "completed")
     assert answer.usage == {"prompt_tokens": 3}
-    stream = DIALECT.answer(asked, run_id=RUN, created_s=1.5).stream()
-    events = check_frames(b"".join([stream.first(), *map(stream.frames, TOLD), stream.finish()]))
+    stream = DIALECT.build_writer(asked, run_id=RUN, created_s=1.5).build_stream_writer()
+    events = check_frames(b"".join([stream.build_first_frame(), *map(stream.build_frames, TOLD), stream.finish()]))
     assert events[-1]["response"]["output"] == response["output"]
 
 
@@ -67,8 +67,8 @@ def test_a_background_response_is_queued_first() -> None:
     """As its request says."""
     asked = DIALECT.parse(content(background=True), needs_model=True)
     assert asked.wishes.background
-    stream = DIALECT.answer(asked, run_id=RUN, created_s=1.5).stream()
-    assert b"event: response.queued\n" in stream.first()
+    stream = DIALECT.build_writer(asked, run_id=RUN, created_s=1.5).build_stream_writer()
+    assert b"event: response.queued\n" in stream.build_first_frame()
 
 
 def test_a_wrong_request_is_refused() -> None:

@@ -50,7 +50,7 @@ def test_event_ends_have_consecutive_sequence_numbers(number: int) -> None:
     """One of them at least."""
     events = ResponseEvents()
     events.number = number
-    ends = list(events.ends())
+    ends = list(events.iterate_ends())
     assert len(ends) >= 1
     for further, end in enumerate(ends):
         assert orjson.loads(b"{" + end.strip().removeprefix(b",")) == {"sequence_number": number + further}

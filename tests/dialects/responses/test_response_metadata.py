@@ -33,9 +33,9 @@ def test_response_facts_contain_fields_tools_and_listed_labels() -> None:
     question = {"type": "message", "role": "user", "content": "Hi"}
     facts = facts_of(tools=tools, input=[listed, question], temperature=0.5)
     assert facts.fields == {"model": "m", "tools": tools, "temperature": 0.5}
-    assert facts.tool("f") == ClientTool(kind="function", name="f")
-    assert facts.tool("patch") == ClientTool(kind="custom", name="patch")
-    assert facts.tool("files__read") == ClientTool(kind="function", name="read", namespace="files")
+    assert facts.find_tool("f") == ClientTool(kind="function", name="f")
+    assert facts.find_tool("patch") == ClientTool(kind="custom", name="patch")
+    assert facts.find_tool("files__read") == ClientTool(kind="function", name="read", namespace="files")
     assert (facts.left_out, facts.listed, facts.shows_calls) == (("web_search",), ["notes"], True)
 
 
@@ -53,4 +53,4 @@ def test_facts_survive_the_store() -> None:
     again = ResponseFacts.from_stored(orjson.loads(stored))
     assert set(orjson.loads(stored)["client"]) == {"patch"}
     assert orjson.dumps(again.stored_json) == stored
-    assert [again.tool(name) for name in ("f", "patch")] == [facts.tool(name) for name in ("f", "patch")]
+    assert [again.find_tool(name) for name in ("f", "patch")] == [facts.find_tool(name) for name in ("f", "patch")]

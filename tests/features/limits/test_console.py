@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.features.limits.console import SHOWN, build_bar, fullest
+from gateway.features.limits.console import SHOWN, build_bar, select_fullest
 from tests.console.browsing import CHAT, key, served
 
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": "Say hello"}]}
@@ -41,9 +41,9 @@ def test_limit_figures_are_formatted_by_their_unit() -> None:
 
 def test_limits_page_shows_the_fullest_of_too_many_limits() -> None:
     few = [build_bar(limit(used, 10)) for used in (1, 9, 5)]
-    assert fullest(few) == few
+    assert select_fullest(few) == few
     many = [build_bar(limit(used, SHOWN * 2)) for used in range(SHOWN + 5)]
-    assert [bar.share for bar in fullest(many)] == [bar.share for bar in reversed(many[5:])]
+    assert [bar.share for bar in select_fullest(many)] == [bar.share for bar in reversed(many[5:])]
 
 
 async def test_limits_page_shows_used_and_refused_requests(tmp_path: Path) -> None:

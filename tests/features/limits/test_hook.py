@@ -17,7 +17,7 @@ def _exchange() -> Exchange:
 
 def _used(workers: Workers) -> dict[str, float]:
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(WHO) + limiter.of_model("gpt") + limiter.of_upstream("up")
+    rules = limiter.list_caller_rules(WHO) + limiter.list_model_rules("gpt") + limiter.list_upstream_rules("up")
     return {f"{one.scope} {one.limit}": one.used for one in limiter.list_usage(rules)}
 
 

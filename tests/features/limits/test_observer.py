@@ -25,7 +25,7 @@ from gateway.limits.counter_registry import UNUSED_S
 from gateway.testing.clock import ManualClock
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, serve
+from gateway.testing.scripts import build_answer, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.lanes.passthrough.observers.limited import BODY, KEY, OURS, keys
 
@@ -66,11 +66,11 @@ async def test_request_over_the_limit_returns_429_without_reaching_the_upstream(
     error = error_of(refused)
     assert (error["code"], error["type"]) == ("rate_limit_exceeded", "rate_limit_error")
     assert error["message"].startswith("The key 'ci' has reached its limit of 2 requests per minute: try again in ")
-    assert 0 < int(refused.values(b"retry-after")[0]) <= 41
-    assert 0 < int(refused.values(b"retry-after-ms")[0]) <= 41_000
-    assert refused.values(b"x-ratelimit-limit-requests") == [b"2"]
-    assert refused.values(b"x-ratelimit-remaining-requests") == [b"0"]
-    assert refused.values(b"x-ratelimit-reset-requests")[0].endswith(b"s")
+    assert 0 < int(refused.list_values(b"retry-after")[0]) <= 41
+    assert 0 < int(refused.list_values(b"retry-after-ms")[0]) <= 41_000
+    assert refused.list_values(b"x-ratelimit-limit-requests") == [b"2"]
+    assert refused.list_values(b"x-ratelimit-remaining-requests") == [b"0"]
+    assert refused.list_values(b"x-ratelimit-reset-requests")[0].endswith(b"s")
     assert len(upstream.requests) == 3
 
 
@@ -80,7 +80,7 @@ async def test_concurrency_limit_is_released_after_any_end() -> None:
     async def script(peer: Peer) -> None:
         request = await peer.read_request()
         if request.target.endswith(b"/whole"):
-            await peer.send(answer(200, b"fine"))
+            await peer.send(build_answer(200, b"fine"))
         elif request.target.endswith(b"/reset"):
             peer.reset()
         else:
@@ -95,7 +95,7 @@ async def test_concurrency_limit_is_released_after_any_end() -> None:
             await until(lambda: len(upstream.requests) == 3)
             async with client_of(gateway) as other:
                 refused = await exchange(other, get(b"/v1/whole", OURS))
-                assert (refused.status, refused.values(b"retry-after")) == (429, [b"1"])
+                assert (refused.status, refused.list_values(b"retry-after")) == (429, [b"1"])
                 assert "under way" in error_of(refused)["message"]
         async with client_of(gateway) as client:
             await until_read(lambda: exchange(client, get(b"/v1/whole", OURS)), lambda response: response.status == 200)
@@ -152,7 +152,7 @@ async def test_open_tunnel_counts_as_a_concurrent_request() -> None:
 
     async def switches(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(101, [("Connection", "upgrade"), ("Upgrade", "websocket")]))
+        await peer.send(build_head(101, [("Connection", "upgrade"), ("Upgrade", "websocket")]))
         await peer.wait_end(timeout_s=None)
 
     handshake = (
@@ -189,7 +189,7 @@ async def test_refused_upload_is_drained_or_closes_its_connection() -> None:
             assert (await exchange(client, get(b"/v1/x", OURS))).status == 200
             await client.send(get(b"/v1/x", OURS, b"Content-Length: 100000", method=b"POST") + b"x" * 1000)
             refused = await client.read_response()
-            assert (refused.status, refused.values(b"connection")) == (429, [b"close"])
+            assert (refused.status, refused.list_values(b"connection")) == (429, [b"close"])
         assert len(upstream.requests) == 1
 
 
@@ -229,7 +229,7 @@ async def test_rate_limit_headers_are_exposed_to_allowed_origins() -> None:
         for status in (200, 429):
             response = await exchange(client, get(b"/v1/x", OURS, b"Origin: https://chat.example"))
             assert response.status == status
-        (exposed,) = response.values(b"access-control-expose-headers")
+        (exposed,) = response.list_values(b"access-control-expose-headers")
         assert {b"retry-after-ms", b"x-ratelimit-reset-requests"} <= set(exposed.split(b", "))
 
 
@@ -251,8 +251,8 @@ async def test_model_limits_apply_where_the_body_chooses_the_upstream() -> None:
         assert len(upstream.requests) == 2
 
 
-RENTED = serve(answer(200, b"rented"))
-DOWN = serve(answer(503, b"down", [("x-note", "mine")]))
+RENTED = serve(build_answer(200, b"rented"))
+DOWN = serve(build_answer(503, b"down", [("x-note", "mine")]))
 ASKED = post(BODY, CHAT, OURS)
 
 
@@ -268,7 +268,7 @@ def fallbacks(*upstreams: FakeUpstream, **limits: object) -> dict[str, object]:
 async def test_fallback_request_counts_towards_the_fallback_limits(*, by_model: bool) -> None:
     """One without room is passed over; where all are, the client gets the answer that the upstream gave."""
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(requests_per_minute=100)}
-    async with FakeUpstream(RENTED) as first, FakeUpstream(serve(answer(200, b"last"))) as second:
+    async with FakeUpstream(RENTED) as first, FakeUpstream(serve(build_answer(200, b"last"))) as second:
         rules = fallbacks(first, second, requests_per_minute=2)
         async with several(DOWN, settings=settings, **rules) as up:  # type: ignore[arg-type]
             answers = [(await ask(up.gateway, ASKED)).payload for _ in range(3)]
@@ -301,13 +301,13 @@ async def test_concurrency_reservation_moves_to_the_fallback() -> None:
     async def slow(peer: Peer) -> None:
         await peer.read_request()
         await release.wait()
-        await peer.send(answer(200, b"slow"))
+        await peer.send(build_answer(200, b"slow"))
 
     async def fails_once(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(answer(503, b"down"))
+        await peer.send(build_answer(503, b"down"))
         while await peer.read_request():
-            await peer.send(answer(200, b"fine"))
+            await peer.send(build_answer(200, b"fine"))
 
     async with FakeUpstream(slow, FINE) as rented:
         rules = fallbacks(rented, concurrent=1) | {"limits": {"concurrent": 1}}
@@ -322,7 +322,7 @@ async def test_concurrency_reservation_moves_to_the_fallback() -> None:
 @pytest.mark.parametrize("by_model", [False, True])
 async def test_token_reservations_are_corrected_on_any_endpoint(*, by_model: bool) -> None:
     """Tokens of a key, where there is a choice of endpoints: 50 tokens each, not the 7 that are reserved at first."""
-    said = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
+    said = serve(build_answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(tokens_per_minute=500)}
     async with several(said, said, settings=settings) as up:
         statuses = [(await ask(up.gateway, ASKED)).status for _ in range(11)]
@@ -341,7 +341,7 @@ class Beginning:
     def __init__(self, places: int, **limits: int) -> None:
         self.workers = Workers(places, tenants={"sk-a": Allowance(**limits)})
         self.limiter = self.workers.limiters[0]
-        self.rules = self.limiter.of_caller(caller("sk-a", "sk-a"))
+        self.rules = self.limiter.list_caller_rules(caller("sk-a", "sk-a"))
         facts: dict[str, Any] = {"recorded": lambda *_: None, "limiter": self.limiter, "keys": keyring("sk-a")}
         self._router = router(endpoint(), **facts)
         self._plans = {line: self._planned(line) for line in LINES}
@@ -420,7 +420,7 @@ async def test_limits_count_all_of_many_concurrent_requests(*, limits: dict[str,
                 await release.wait()
             fails = {7: 404, 8: 503}.get(number % 9)
             said = {"model": "m", "usage": {"prompt_tokens": 20, "completion_tokens": number % 50}}
-            await peer.send(answer(fails or 200, json.dumps({} if fails else said).encode()))
+            await peer.send(build_answer(fails or 200, json.dumps({} if fails else said).encode()))
 
     async def used() -> dict[str, int]:
         told = json.loads((await ask(gateway, get(b"/context/limits", OURS))).payload)
@@ -455,8 +455,8 @@ async def test_limits_count_all_of_many_concurrent_requests(*, limits: dict[str,
 async def test_large_request_does_not_keep_out_small_requests() -> None:
     """One is under way all the time, and each further one gets in."""
     release, clock = asyncio.Event(), Later()
-    small = answer(200, b'{"model": "m", "usage": {"prompt_tokens": 8, "completion_tokens": 2}}')
-    large = answer(200, b'{"model": "m", "usage": {"prompt_tokens": 100000}}')
+    small = build_answer(200, b'{"model": "m", "usage": {"prompt_tokens": 8, "completion_tokens": 2}}')
+    large = build_answer(200, b'{"model": "m", "usage": {"prompt_tokens": 100000}}')
 
     async def script(peer: Peer) -> None:
         while True:
@@ -478,7 +478,7 @@ async def test_large_request_does_not_keep_out_small_requests() -> None:
 
 async def test_batch_requests_reserve_no_tokens() -> None:
     """The provider runs them later, and says so itself."""
-    counted = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
+    counted = serve(build_answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
     limits = keys(requests_per_minute=3, tokens_per_minute=50)
     async with through(counted, keys=limits) as (gateway, _), client_of(gateway) as client:
         assert (await exchange(client, ASKED)).status == 200
@@ -490,7 +490,7 @@ async def test_batch_requests_reserve_no_tokens() -> None:
 @pytest.mark.parametrize("method", [b"post", b"Post", b"pOST", b"PUT", b"PATCH", b"QUERY", b"GET", b"get", b"DELETE"])
 async def test_token_limit_applies_to_any_method_spelling(method: bytes) -> None:
     """Some servers read it in any letter case, and some not at all where there is a body."""
-    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    said = build_answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
         asked = post(BODY, CHAT, OURS, method=method)
         assert [(await ask(gateway, asked)).status for _ in range(2)] == [200, 429]
@@ -499,7 +499,7 @@ async def test_token_limit_applies_to_any_method_spelling(method: bytes) -> None
 @pytest.mark.parametrize("method", [b"GET", b"get", b"DELETE"])
 async def test_nongenerating_requests_reserve_no_tokens(method: bytes) -> None:
     """It repeats an answer that was counted."""
-    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    said = build_answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
         statuses = [(await ask(gateway, get(CHAT, OURS, method=method))).status for _ in range(2)]
     assert statuses == [200, 200]
@@ -509,7 +509,7 @@ async def test_large_request_blocks_no_requests_after_its_minute() -> None:
     """However far above the limit it was: what those after it reserve by it is no reason to refuse them."""
     sizes, clock = iter([100_000, *[700] * 13, 9_000, *[10] * 3]), Later()
 
-    counts = serve(lambda _: answer(200, b'{"model": "m", "usage": {"prompt_tokens": %d}}' % next(sizes)))
+    counts = serve(lambda _: build_answer(200, b'{"model": "m", "usage": {"prompt_tokens": %d}}' % next(sizes)))
     limits = keys(tokens_per_minute=10_000)
     async with through(counts, keys=limits, clock=clock) as (gateway, _), client_of(gateway) as client:
         assert (await exchange(client, ASKED)).status == 200
@@ -534,7 +534,7 @@ async def test_large_request_blocks_no_requests_after_its_minute() -> None:
 )
 async def test_token_limit_applies_to_any_path_spelling(path: bytes) -> None:
     """An upstream may read it as that of a model."""
-    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    said = build_answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
         statuses = [(await ask(gateway, post(BODY, path, OURS))).status for _ in range(2)]
     assert statuses == [200, 429]

@@ -30,7 +30,9 @@ def test_each_section_becomes_a_rule() -> None:
         limits={"tenants": {"team": few}, "models": {"gpt-*": {"concurrent": 2}}},
         upstreams=[{"name": "up", "base_url": "http://127.0.0.1:1/v1", "limits": {"tokens_per_minute": 5}}],
     )
-    rules = limiter.of_caller(caller()) + limiter.of_model("gpt-4.1") + limiter.of_upstream("up")
+    rules = (
+        limiter.list_caller_rules(caller()) + limiter.list_model_rules("gpt-4.1") + limiter.list_upstream_rules("up")
+    )
     assert [(rule.scope, rule.name) for rule in rules] == [("tenant", "team"), ("model", "gpt-*"), ("upstream", "up")]
     assert limiter.has_targets and limiter.counts_tokens(caller())
 
@@ -38,10 +40,10 @@ def test_each_section_becomes_a_rule() -> None:
 def test_a_configuration_without_limits_has_no_rules() -> None:
     limiter = limiter_of()
     assert not (limiter.has_targets or limiter.counts_tokens(caller()))
-    assert limiter.of_caller(caller()) == ()
+    assert limiter.list_caller_rules(caller()) == ()
 
 
 def test_limiters_of_two_configurations_share_meters() -> None:
     few = {"limits": {"tenants": {"team": {"requests_per_minute": 3}}}}
-    first, second = (limiter_of(**few).of_caller(caller())[0] for _ in range(2))
+    first, second = (limiter_of(**few).list_caller_rules(caller())[0] for _ in range(2))
     assert first.meter is second.meter

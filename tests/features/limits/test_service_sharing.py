@@ -10,7 +10,7 @@ from gateways import exchange, fetch, key
 from gateway.config.schema.settings import Settings
 from gateway.features.limits.service_sharing import shares_limits
 from gateway.testing.local_gateway import LocalGateway
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 KEY = "gw-shared-1"
@@ -18,7 +18,7 @@ CONTEXT = b"/context/v1/chat/completions"
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
 USAGE = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
 MESSAGE = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
-FINE = ok(json.dumps({"model": "m", "choices": [MESSAGE], "usage": USAGE}).encode())
+FINE = build_ok_answer(json.dumps({"model": "m", "choices": [MESSAGE], "usage": USAGE}).encode())
 
 
 @pytest.mark.parametrize(("shared", "found"), [(None, False), (True, True), (False, False)])
@@ -50,7 +50,7 @@ async def test_request_waits_for_the_share_of_all_its_limits(path: bytes) -> Non
             request = post(BODY, path, b"X-Gateway-Key: " + KEY.encode())
             answers = [await exchange(client, request) for _ in range(4)]
             assert [answer.status for answer in answers] == [200, 200, 200, 429]
-            assert answers[3].values(b"x-ratelimit-remaining-requests") == [b"0"]
+            assert answers[3].list_values(b"x-ratelimit-remaining-requests") == [b"0"]
             page = await fetch(gateway, b"/context/limits", b"X-Gateway-Key: " + KEY.encode())
             used = {(one["scope"], one["limit"]): one["used"] for one in json.loads(page.payload)["data"]}
             assert used["key", "requests_per_minute"] == 3 and used["upstream", "requests_per_minute"] == 3

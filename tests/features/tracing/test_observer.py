@@ -27,13 +27,13 @@ from usage.shapes import text
 from gateway.telemetry.tracing.export import SCHEMA_URL
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, event, head, serve, sse
+from gateway.testing.scripts import build_answer, build_event, build_event_stream, build_head, serve
 from gateway.testing.upstream import FakeUpstream
 
 PARENT = f"traceparent: {TRACEPARENT}".encode()
-STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + sse(
-    [event("one"), event("two"), event("[DONE]")]
-)
+STREAM = build_head(
+    200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
+) + build_event_stream([build_event("one"), build_event("two"), build_event("[DONE]")])
 REQUESTS = {
     "get": get(b"/v1/models?key=hidden", PARENT, b"TraceState: a=b"),
     "post": post(BODY, CHAT, b"TRACEPARENT:   broken  ", b"X-Odd:\tvalue "),
@@ -44,7 +44,7 @@ REQUESTS = {
 
 
 def answers(peer_request: bytes) -> bytes:
-    return STREAM if b"congo" in peer_request else answer(200, b"fine", [("X-Odd", " v ")])
+    return STREAM if b"congo" in peer_request else build_answer(200, b"fine", [("X-Odd", " v ")])
 
 
 async def script(peer: Peer) -> None:
@@ -120,7 +120,7 @@ def model_facts(span: Seen) -> dict[str, object]:
 async def test_only_the_successful_attempt_span_carries_model_usage() -> None:
     """In the names for GenAI, which the request's own span does not repeat: whoever adds up would count twice."""
     told = text({**CHAT_ANSWER, "model": "claude-1"})
-    answers = serve(answer(503, b"no")), serve(answer(200, told, [("Content-Type", "application/json")]))
+    answers = serve(build_answer(503, b"no")), serve(build_answer(200, told, [("Content-Type", "application/json")]))
     settings = {"usage": {"enabled": True}}
     async with Collector() as collector:
         rules: dict[str, object] = {"retry": {"tries": 3, "on": ["503"]}, "provider": "anthropic"}
@@ -164,7 +164,7 @@ async def test_unsampled_client_trace_has_no_spans() -> None:
 
 
 async def test_errors_and_client_disconnects_fail_their_spans() -> None:
-    scripts = says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), serve(answer(503, b"no"))
+    scripts = says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), serve(build_answer(503, b"no"))
     async with Collector() as collector, through(*scripts, tracing={"endpoint": collector.url}) as (gateway, _):
         async with client_of(gateway) as client:
             await client.send(get(b"/v1/left"))
@@ -194,7 +194,7 @@ async def test_each_try_has_a_span() -> None:
     async with Collector() as collector:
         rules: dict[str, object] = {"retry": {"tries": 3, "on": ["503"]}}
         async with several(
-            serve(answer(503, b"no")), FINE, settings={"tracing": {"endpoint": collector.url}}, **rules
+            serve(build_answer(503, b"no")), FINE, settings={"tracing": {"endpoint": collector.url}}, **rules
         ) as one:
             assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
             assert one.counts == [1, 1]
@@ -213,7 +213,7 @@ async def test_relayed_answer_of_an_earlier_try_stays_on_its_span() -> None:
     async with Collector() as collector:
         rules: dict[str, object] = {"retry": {"tries": 2, "on": ["503", "reset"]}}
         async with several(
-            serve(answer(503, b"no")), gone, settings={"tracing": {"endpoint": collector.url}}, **rules
+            serve(build_answer(503, b"no")), gone, settings={"tracing": {"endpoint": collector.url}}, **rules
         ) as one:
             assert (await ask(one.gateway, post(BODY, CHAT))).status == 503
         spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
@@ -247,7 +247,7 @@ async def test_span_of_a_failed_hedge_try_reports_its_error() -> None:
         begun.set()
         await failed.wait()
         await until(lambda: one.inflight == [0, 1])
-        await peer.send(answer(200, b"fine"))
+        await peer.send(build_answer(200, b"fine"))
         await peer.wait_end(timeout_s=None)
 
     async with Collector() as collector:

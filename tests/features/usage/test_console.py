@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.console.translation import translator
+from gateway.console.translation import get_translator
 from gateway.contracts.storage.usage import StoredUsage
 from gateway.features.usage import pages as api_usage
 from gateway.features.usage.console import SHOWN, build_split_charts, build_token_chart, sum_costs, sum_counts
 from gateway.usage.ledger import format_day
 from tests.console.browsing import key, served
 
-EN = translator("en")
+EN = get_translator("en")
 DAYS = ["2026-11-24", "2026-11-25"]
 ROW = {
     "requests": 2,

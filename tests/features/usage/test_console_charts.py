@@ -2,20 +2,20 @@
 
 import pytest
 
-from gateway.console.rendering import shown_amount
-from gateway.console.translation import translator
+from gateway.console.rendering import format_amount
+from gateway.console.translation import get_translator
 from gateway.features.usage.console_charts import (
     HEIGHT_PX,
     LEAST_PX,
     NAMED_MOST,
     OTHERS,
     ChartPart,
-    day_chart,
+    build_day_chart,
     list_days,
     rank_parts,
 )
 
-EN = translator("en")
+EN = get_translator("en")
 DAYS = list_days("2026-11-28", 4)
 
 
@@ -32,7 +32,9 @@ def test_days_span_the_end_of_a_month() -> None:
 
 def test_day_chart_stacks_parts_and_keeps_empty_days() -> None:
     """The highest one fills the chart, and each piece stands on the one before; words and texts have the amounts."""
-    chart = day_chart("Tokens", [part("a", 1, d1=80, d2=1), part("b", 2, d1=20)], DAYS, text_of=shown_amount, t=EN)
+    chart = build_day_chart(
+        "Tokens", [part("a", 1, d1=80, d2=1), part("b", 2, d1=20)], DAYS, text_of=format_amount, t=EN
+    )
     assert chart is not None
     none, highest, little, _ = chart.bars
     assert none.pieces == [] and none.words == "2026-11-28: "
@@ -47,7 +49,7 @@ def test_day_chart_stacks_parts_and_keeps_empty_days() -> None:
 
 def test_small_chart_parts_keep_a_minimum_height() -> None:
     parts = [part("a", 1, d0=1_000_000), *(part(f"p{at}", at, d0=1) for at in range(2, 7))]
-    chart = day_chart("Tokens", parts, DAYS, text_of=shown_amount, t=EN)
+    chart = build_day_chart("Tokens", parts, DAYS, text_of=format_amount, t=EN)
     assert chart is not None
     pieces = chart.bars[0].pieces
     assert len(pieces) == 6 and min(piece.height for piece in pieces) == LEAST_PX
@@ -56,8 +58,8 @@ def test_small_chart_parts_keep_a_minimum_height() -> None:
 
 
 def test_usage_chart_without_amounts_is_omitted() -> None:
-    assert day_chart("Tokens", [part("a", 1, d0=0)], DAYS, text_of=shown_amount, t=EN) is None
-    assert day_chart("Tokens", [], DAYS, text_of=shown_amount, t=EN) is None
+    assert build_day_chart("Tokens", [part("a", 1, d0=0)], DAYS, text_of=format_amount, t=EN) is None
+    assert build_day_chart("Tokens", [], DAYS, text_of=format_amount, t=EN) is None
 
 
 def test_rank_parts_names_the_largest_and_merges_the_rest() -> None:

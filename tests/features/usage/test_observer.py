@@ -14,7 +14,7 @@ from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, messa
 
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import Script
 from gateway.usage.codings import zstd
 from gateway.usage.tokens import RequestUsage, Times, TokenCounts
@@ -48,7 +48,7 @@ def post(path: bytes = b"/v1/chat/completions", *, version: bytes = b"1.1", more
 
 
 def whole(body: bytes, *fields: tuple[str, str]) -> bytes:
-    return answer(200, body, [("Content-Type", "application/json"), *fields])
+    return build_answer(200, body, [("Content-Type", "application/json"), *fields])
 
 
 def deflated(body: bytes) -> bytes:
@@ -61,16 +61,19 @@ def framed(body: bytes, *fields: tuple[str, str]) -> Iterator[tuple[str, list[by
     for kind in ("application/json", "text/event-stream"):
         about = [("Content-Type", kind), *fields]
         length = ("Content-Length", str(len(body)))
-        yield f"length, {kind}", [head(200, [*about, length]) + body]
-        yield f"length in pieces, {kind}", [head(200, [*about, length]) + body[:20], body[20:50], body[50:]]
-        yield f"length, head apart, {kind}", [head(200, [*about, length]), body]
-        yield f"head in pieces, {kind}", [b"HTTP/1.1 200", head(200, [*about, length])[12:] + body]
-        yield f"one chunk, {kind}", [head(200, [*about, CHUNKED]) + chunk(body) + LAST_CHUNK]
+        yield f"length, {kind}", [build_head(200, [*about, length]) + body]
+        yield f"length in pieces, {kind}", [build_head(200, [*about, length]) + body[:20], body[20:50], body[50:]]
+        yield f"length, head apart, {kind}", [build_head(200, [*about, length]), body]
+        yield f"head in pieces, {kind}", [b"HTTP/1.1 200", build_head(200, [*about, length])[12:] + body]
+        yield f"one chunk, {kind}", [build_head(200, [*about, CHUNKED]) + build_chunk(body) + LAST_CHUNK]
         parts = [body[i : i + 90] for i in range(0, len(body), 90)]
-        yield f"whole chunks, {kind}", [head(200, [*about, CHUNKED]), *map(chunk, parts), LAST_CHUNK]
-        odd = b"".join(map(chunk, parts)) + LAST_CHUNK
-        yield f"chunks cut anywhere, {kind}", [head(200, [*about, CHUNKED]), odd[:1], odd[1:77], odd[77:200], odd[200:]]
-        yield f"until the end of the connection, {kind}", [head(200, about) + body[:30], body[30:]]
+        yield f"whole chunks, {kind}", [build_head(200, [*about, CHUNKED]), *map(build_chunk, parts), LAST_CHUNK]
+        odd = b"".join(map(build_chunk, parts)) + LAST_CHUNK
+        yield (
+            f"chunks cut anywhere, {kind}",
+            [build_head(200, [*about, CHUNKED]), odd[:1], odd[1:77], odd[77:200], odd[200:]],
+        )
+        yield f"until the end of the connection, {kind}", [build_head(200, about) + body[:30], body[30:]]
 
 
 def events_of(stream: bytes) -> list[bytes]:
@@ -124,8 +127,8 @@ async def test_metering_preserves_bytes_for_every_framing_and_coding(
     [
         (whole(text(CHAT)), 0),
         (whole(text({**CHAT, "x": "y" * 20_000})), 0),
-        (head(200, [SSE, CHUNKED]) + chunk(STREAM) + LAST_CHUNK, 1),
-        (head(200, [SSE, CHUNKED]) + chunk(STREAM[: len(STREAM) // 2]) + LAST_CHUNK, 0),
+        (build_head(200, [SSE, CHUNKED]) + build_chunk(STREAM) + LAST_CHUNK, 1),
+        (build_head(200, [SSE, CHUNKED]) + build_chunk(STREAM[: len(STREAM) // 2]) + LAST_CHUNK, 0),
     ],
 )
 async def test_model_answer_times_are_recorded(answered: bytes, streamed: int) -> None:
@@ -149,7 +152,7 @@ async def test_answers_without_a_model_have_no_recorded_times() -> None:
     """An error, a look, and an answer that names no model."""
 
     def answered(request: Request) -> bytes:
-        return answer(500, text(CHAT)) if b"/messages" in request.target else ok()
+        return build_answer(500, text(CHAT)) if b"/messages" in request.target else build_ok_answer()
 
     heard = Heard()
     async with assembled(serve(answered), recorded=heard) as lane:
@@ -168,10 +171,10 @@ def in_step(events: list[bytes]) -> tuple[Script, asyncio.Queue[int]]:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [SSE, CHUNKED]))
+        await peer.send(build_head(200, [SSE, CHUNKED]))
         for event in events:
             await seen.get()
-            await peer.send(chunk(event))
+            await peer.send(build_chunk(event))
         await seen.get()
         await peer.send(LAST_CHUNK)
 
@@ -196,8 +199,8 @@ async def test_long_chunked_stream_is_metered_from_its_end(coding: str | None) -
     async def coded(peer: Peer) -> None:
         send = peer.send
         if coding is not None:
-            about = head(200, [SSE, CHUNKED])
-            compressed = head(200, [SSE, CHUNKED, ("Content-Encoding", "gzip")])
+            about = build_head(200, [SSE, CHUNKED])
+            compressed = build_head(200, [SSE, CHUNKED, ("Content-Encoding", "gzip")])
             peer.send = lambda data: send(compressed if data == about else data)  # type: ignore[method-assign,misc,assignment]
         await script(peer)
 
@@ -206,7 +209,7 @@ async def test_long_chunked_stream_is_metered_from_its_end(coding: str | None) -
         await client.send(post())
         for number, event in enumerate(sent):
             seen.put_nowait(number)
-            await client.read_until(chunk(event))
+            await client.read_until(build_chunk(event))
             if number in (2, 100, 250):
                 lane.later(1)
         seen.put_nowait(0)
@@ -297,7 +300,7 @@ async def test_cut_answer_is_recorded_as_cut(stream: bytes, usage: RequestUsage,
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [SSE, CHUNKED]) + chunk(stream))
+        await peer.send(build_head(200, [SSE, CHUNKED]) + build_chunk(stream))
         if who == "client":
             await peer.wait_end()
         else:
@@ -306,7 +309,7 @@ async def test_cut_answer_is_recorded_as_cut(stream: bytes, usage: RequestUsage,
     heard = Heard()
     async with assembled(script, recorded=heard) as lane, lane.client() as client:
         await client.send(post())
-        await client.read_until(chunk(stream) or b"\r\n\r\n")
+        await client.read_until(build_chunk(stream) or b"\r\n\r\n")
         if who == "client":
             client.close()
         left.set()
@@ -317,7 +320,7 @@ async def test_cut_answer_is_recorded_as_cut(stream: bytes, usage: RequestUsage,
 async def test_disconnect_before_sending_records_no_tokens() -> None:
     """The upstream never heard of it."""
     heard = Heard()
-    async with assembled(serve(ok()), recorded=heard) as lane:
+    async with assembled(serve(build_ok_answer()), recorded=heard) as lane:
         lane.pool.connect = lambda: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
         async with lane.client() as client:
             await client.send(post())
@@ -331,7 +334,7 @@ async def test_disconnect_before_sending_records_no_tokens() -> None:
 async def test_upstream_error_is_recorded_as_rejected(status: int, chunked: bool) -> None:
     """Whatever the upstream writes into its error."""
     heard = Heard()
-    error = answer(status, text(CHAT), chunked=chunked)
+    error = build_answer(status, text(CHAT), chunked=chunked)
     async with assembled(serve(error), recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         assert (await client.read_response()).status == status
@@ -344,7 +347,7 @@ async def test_upstream_error_is_recorded_as_rejected(status: int, chunked: bool
 async def test_redirect_or_empty_answer_records_no_tokens(status: int, body: bytes) -> None:
     """A server sends the client elsewhere, or has no content for it."""
     heard = Heard()
-    said = answer(status, b"" if status in (204, 304) else body, [("Location", "/v1/chat/completions/")])
+    said = build_answer(status, b"" if status in (204, 304) else body, [("Location", "/v1/chat/completions/")])
     async with assembled(serve(said), recorded=heard) as lane, lane.client() as client:
         await client.send(post())
         assert (await client.read_response()).status == status
@@ -353,7 +356,7 @@ async def test_redirect_or_empty_answer_records_no_tokens(status: int, body: byt
 
 @pytest.mark.parametrize("status", [307, 404, 503])
 async def test_abandoned_non_success_answer_records_no_tokens(status: int) -> None:
-    heard, said = Heard(), head(status, [("Content-Length", "9")])
+    heard, said = Heard(), build_head(status, [("Content-Length", "9")])
 
     async def stops(peer: Peer) -> None:
         await peer.read_request()
@@ -526,7 +529,7 @@ async def test_cut_audio_or_image_stream_is_estimated(path: bytes, event: bytes,
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [SSE, CHUNKED]) + chunk(b"data: %b\n\n" % event) * 2)
+        await peer.send(build_head(200, [SSE, CHUNKED]) + build_chunk(b"data: %b\n\n" % event) * 2)
 
     heard = Heard()
     async with assembled(script, recorded=heard) as lane, lane.client() as client:
@@ -556,7 +559,7 @@ async def test_requests_are_recorded_once_with_their_key() -> None:
 async def test_a_websocket_is_a_request_without_tokens() -> None:
     """Nothing of what passes in a tunnel is looked at."""
     heard = Heard()
-    switched = head(101, [("Connection", "Upgrade"), ("Upgrade", "websocket")])
+    switched = build_head(101, [("Connection", "Upgrade"), ("Upgrade", "websocket")])
     asked = b"GET /v1/realtime HTTP/1.1\r\nHost: gw\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 
     async def script(peer: Peer) -> None:

@@ -36,7 +36,7 @@ from gateway.testing.clock import ManualClock
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.messages import Request
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from gateway.usage.tokens import RequestUsage, TokenCounts
 
@@ -82,7 +82,7 @@ def said_to(number: int) -> bytes:
     }.get(kind, whole)
     if kind == "gzip":
         fields.append(("Content-Encoding", "gzip"))
-    return answer({"error": 429, "5xx": 503}.get(kind, 200), body, fields)
+    return build_answer({"error": 429, "5xx": 503}.get(kind, 200), body, fields)
 
 
 def numbered(request: Request) -> bytes:
@@ -114,7 +114,7 @@ async def test_batched_usage_sums_equal_individually_read_sums(seed: int) -> Non
 async def test_truncated_answer_is_recorded_as_cut() -> None:
     """The upstream breaks off within it."""
     heard = Sums()
-    whole = answer(200, text(CHAT))
+    whole = build_answer(200, text(CHAT))
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
@@ -174,7 +174,9 @@ class Ending:
         assert plan.observers is not None
         observers = [make(record) for make in plan.observers.makers]
         if self.limiter is not None:
-            record.reservation = self.limiter.reserve(self.limiter.of_caller(plan.target.identity.caller), 0)
+            record.reservation = self.limiter.reserve_places(
+                self.limiter.list_caller_rules(plan.target.identity.caller), 0
+            )
         record.status, record.sent_at, record.sent_bytes = 200, 1.0, len(body)
         record.beginning = HEAD % len(body) + body
         record.came, record.forwarded = 1.0, perf_counter()
@@ -225,7 +227,9 @@ def test_usage_batch_records_its_sum_once_after_a_moment() -> None:
 def limited(**limits: int) -> tuple[Ending, Workers]:
     """Transactions of a caller with limits, whose rules have a mean of 10 tokens."""
     workers = Workers(tenants={"sk-a": Allowance(**limits)})
-    workers.limiters[0].reserve(workers.limiters[0].of_caller(caller("sk-a", "sk-a")), 1).close(tokens=10)
+    workers.limiters[0].reserve_places(workers.limiters[0].list_caller_rules(caller("sk-a", "sk-a")), 1).close(
+        tokens=10
+    )
     batches: list[UsageBatch] = []
     limiter = Limiter(
         workers.limiters[0]._meters,
@@ -241,7 +245,7 @@ def limited(**limits: int) -> tuple[Ending, Workers]:
 
 
 def used_of(limiter: Limiter) -> dict[str, float]:
-    return {one.limit: one.used for one in limiter.list_usage(limiter.of_caller(caller("sk-a", "sk-a")))}
+    return {one.limit: one.used for one in limiter.list_usage(limiter.list_caller_rules(caller("sk-a", "sk-a")))}
 
 
 def test_concurrency_is_released_at_once_and_tokens_with_the_batch() -> None:
@@ -283,7 +287,7 @@ def test_nearly_exhausted_limit_is_corrected_with_each_request() -> None:
     """A request counts by what it used, and not by what it was thought to use."""
     ending, _ = limited(tokens_per_minute=1600)
     assert ending.limiter is not None
-    hold = ending.limiter.reserve(ending.limiter.of_caller(caller("sk-a", "sk-a")), 1485)
+    hold = ending.limiter.reserve_places(ending.limiter.list_caller_rules(caller("sk-a", "sk-a")), 1485)
     ending.end({"prompt_tokens": 200})
     with pytest.raises(GatewayError):
         ending.end({"prompt_tokens": 1})
@@ -296,7 +300,7 @@ async def test_undecodable_answer_does_not_lose_usage_of_its_batch() -> None:
 
     def named(request: Request) -> bytes:
         model = b"g\xffpt" if b"odd" in request.payload else b"gpt"
-        return answer(200, b'{"model":"%b","usage":{"prompt_tokens":3}}' % model)
+        return build_answer(200, b'{"model":"%b","usage":{"prompt_tokens":3}}' % model)
 
     keys = [{**key(name, "passthrough", "context"), "name": name, "tenant": name} for name in ("sk-a", "sk-b")]
     async with through(serve(named), keys=keys, usage={"enabled": True}) as (gateway, _), client_of(gateway) as client:
@@ -310,7 +314,7 @@ async def test_undecodable_answer_does_not_lose_usage_of_its_batch() -> None:
 
 async def test_usage_and_limit_pages_include_all_ended_requests() -> None:
     """Through the API, right after the answer."""
-    said = serve(answer(200, text({**CHAT, "usage": {"prompt_tokens": 30, "completion_tokens": 20}})))
+    said = serve(build_answer(200, text({**CHAT, "usage": {"prompt_tokens": 30, "completion_tokens": 20}})))
     keys = [{**key("sk-a", "passthrough", "context"), "name": "a", "limits": {"tokens_per_minute": 1000}}]
     ours = b"X-Gateway-Key: sk-a"
     async with through(said, keys=keys, usage={"enabled": True}) as (gateway, _), client_of(gateway) as client:
@@ -326,7 +330,7 @@ async def test_usage_and_limit_pages_include_all_ended_requests() -> None:
 async def test_batched_requests_count_under_the_route_that_they_took() -> None:
     """Two paths lead to the same path of one upstream, with the same head for it."""
     paths = ["/v1/", "/alt/v1/"]
-    async with FakeUpstream(serve(answer(200, text(CHAT)))) as fake:
+    async with FakeUpstream(serve(build_answer(200, text(CHAT)))) as fake:
         upstreams = [{"name": "up", "base_url": f"{fake.base_url}/v1", "paths": paths}]
         settings: dict[str, object] = {"upstreams": upstreams, "usage": {"enabled": True}, "allowed_hosts": HOSTS}
         async with LocalGateway(settings) as gateway:

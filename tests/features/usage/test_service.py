@@ -25,7 +25,7 @@ def prices(tmp_path: Path) -> Path:
 
 async def test_ledger_follows_days_and_prices_of_the_configuration(prices: Path) -> None:
     async with features({}) as found:
-        found.follow(settings(keep_days=7, prices=str(prices)))
+        found.apply_settings(settings(keep_days=7, prices=str(prices)))
         ledger = found.find(UsageService).ledger
         assert (ledger.keep_days, ledger.prices.currency) == (7, "USD")
 
@@ -37,7 +37,7 @@ async def test_unreadable_prices_keep_the_old_ones_and_are_logged(
         following = settings(prices=str(prices))
         prices.write_text("currency: USD")
         with caplog.at_level(logging.ERROR, "gateway"):
-            found.follow(following)
+            found.apply_settings(following)
         assert found.find(UsageService).ledger.prices.currency == "USD"
     assert "the old prices stay in use" in caplog.text
 

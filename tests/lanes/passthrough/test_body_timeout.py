@@ -12,7 +12,7 @@ def late_after(came_bytes: float, every_s: float, *, look_s: float = 0.5, within
     pace = BodyPace(0.0, idle_s=IDLE_S, received_bytes=0)
     for look in range(1, int(within_s / look_s)):
         now_s = look * look_s
-        if pace.late(now_s, idle_s=IDLE_S, received_bytes=int(now_s / every_s) * int(came_bytes)):
+        if pace.is_late(now_s, idle_s=IDLE_S, received_bytes=int(now_s / every_s) * int(came_bytes)):
             return now_s
     return None
 
@@ -38,14 +38,14 @@ def test_a_body_that_comes_at_the_least_rate_is_never_late(came_bytes: int, ever
 def test_fast_start_does_not_extend_the_body_idle_time() -> None:
     """A megabyte at once, and nothing more: late after the idle time."""
     pace = BodyPace(0.0, idle_s=IDLE_S, received_bytes=0)
-    assert not pace.late(1.0, idle_s=IDLE_S, received_bytes=1 << 20)
-    assert not pace.late(3.9, idle_s=IDLE_S, received_bytes=1 << 20)
-    assert pace.late(4.1, idle_s=IDLE_S, received_bytes=1 << 20)
+    assert not pace.is_late(1.0, idle_s=IDLE_S, received_bytes=1 << 20)
+    assert not pace.is_late(3.9, idle_s=IDLE_S, received_bytes=1 << 20)
+    assert pace.is_late(4.1, idle_s=IDLE_S, received_bytes=1 << 20)
 
 
 def test_paused_time_does_not_count_towards_the_body_timeout() -> None:
     """While it is paused, or waits to be invited."""
     pace = BodyPace(0.0, idle_s=IDLE_S, received_bytes=0)
-    pace.excuse(100.0)
-    assert not pace.late(102.9, idle_s=IDLE_S, received_bytes=0)
-    assert pace.late(103.1, idle_s=IDLE_S, received_bytes=0)
+    pace.excuse_elapsed_time(100.0)
+    assert not pace.is_late(102.9, idle_s=IDLE_S, received_bytes=0)
+    assert pace.is_late(103.1, idle_s=IDLE_S, received_bytes=0)

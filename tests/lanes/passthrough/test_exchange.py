@@ -7,11 +7,11 @@ from functional.through import breathe
 from lanes.assembled import assembled
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.scripts import build_answer, build_chunk, build_head, build_ok_answer, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
-SSE = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
+SSE = build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
 async def test_silent_upstream_returns_504() -> None:
@@ -21,7 +21,7 @@ async def test_silent_upstream_returns_504() -> None:
         await peer.read_request()
         await peer.wait_end()
 
-    async with assembled(silent, serve(ok()), first_byte_s=600.0) as lane, lane.client() as client:
+    async with assembled(silent, serve(build_ok_answer()), first_byte_s=600.0) as lane, lane.client() as client:
         await client.send(GET)
         await lane.upstream.wait_requests(1)
         lane.later(599)
@@ -33,12 +33,12 @@ async def test_silent_upstream_returns_504() -> None:
         await client.send(GET)
         assert (await client.read_response()).status == 200
         assert dict(lane.metrics.deadlines) == {"first_byte": 1}
-        assert lane.metrics.upstream("up").outcomes == {"timeout": 1, "ok": 1}
+        assert lane.metrics.get_upstream("up").outcomes == {"timeout": 1, "ok": 1}
 
 
 async def test_interim_answers_do_not_extend_the_first_byte_timeout() -> None:
     """The client gets the interim answers, and then a 504: the limit is one for the final answer."""
-    hints, go_on = head(103, [("Link", "</a>")]), asyncio.Event()
+    hints, go_on = build_head(103, [("Link", "</a>")]), asyncio.Event()
 
     async def hesitates(peer: Peer) -> None:
         await peer.read_request()
@@ -60,7 +60,7 @@ async def test_interim_answers_do_not_extend_the_first_byte_timeout() -> None:
                 connection.sweep(began_s + waited_s)
             await breathe(10)
         assert (await client.read_response()).status == 504
-        assert lane.metrics.upstream("up").outcomes == {"timeout": 1}
+        assert lane.metrics.get_upstream("up").outcomes == {"timeout": 1}
         await lane.upstream.wait_open(0)
 
 
@@ -70,9 +70,9 @@ async def test_stalled_answer_is_cut_after_the_idle_timeout() -> None:
 
     async def stops(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(SSE + chunk(b"data: 1\n\n"))
+        await peer.send(SSE + build_chunk(b"data: 1\n\n"))
         await go.wait()
-        await peer.send(chunk(b"data: 2\n\n"))
+        await peer.send(build_chunk(b"data: 2\n\n"))
         await peer.wait_end()
 
     async with assembled(stops, idle_s=300.0) as lane, lane.client() as client:
@@ -110,12 +110,12 @@ async def test_access_log_line_has_facts_without_secrets() -> None:
 @pytest.mark.parametrize(
     ("raw", "outcome", "status"),
     [
-        (answer(200, b"x"), "ok", 200),
-        (answer(404, b"x"), "ok", 404),
-        (answer(500, b"x"), "error", 500),
+        (build_answer(200, b"x"), "ok", 200),
+        (build_answer(404, b"x"), "ok", 404),
+        (build_answer(500, b"x"), "error", 500),
         (b"garbage\r\n\r\n", "invalid", 502),
         (b"", "reset", 502),
-        (head(200, [("Content-Length", "9")]) + b"x", "truncated", 200),
+        (build_head(200, [("Content-Length", "9")]) + b"x", "truncated", 200),
         (SSE + b"zz\r\n", "invalid", 502),
     ],
 )
@@ -135,7 +135,7 @@ async def test_each_exchange_outcome_is_counted_once(raw: bytes, outcome: str, s
                 await asyncio.sleep(0)
         client.close()
         await lane.until_idle()
-        assert lane.metrics.upstream("up").outcomes == {outcome: 1}
+        assert lane.metrics.get_upstream("up").outcomes == {outcome: 1}
         assert [record["status"] for record in lane.log] == [status]
 
 
@@ -145,7 +145,7 @@ async def test_event_stream_is_tracked_as_a_stream() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(SSE + chunk(b"data: 1\n\n"))
+        await peer.send(SSE + build_chunk(b"data: 1\n\n"))
         await go.wait()
         await peer.send(b"0\r\n\r\n")
         await peer.wait_end()

@@ -13,7 +13,7 @@ from gateway.aio.clock import SystemClock
 from gateway.testing.clock import ManualClock
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head
 
 SLOW, OTHER = b"X-Gateway-Key: sk-slow", b"X-Gateway-Key: sk-other"
 BODY = b'{"model": "m", "messages": []}'
@@ -22,7 +22,7 @@ KEYS: Sequence[dict[str, object]] = [
     {**key("sk-other"), "name": "second", "tenant": "t"},
 ]
 LENGTH = post(BODY, CHAT, SLOW)
-CHUNKED = post_chunked(chunk(BODY[:9]) + chunk(BODY[9:]) + LAST_CHUNK, CHAT, SLOW)
+CHUNKED = post_chunked(build_chunk(BODY[:9]) + build_chunk(BODY[9:]) + LAST_CHUNK, CHAT, SLOW)
 ONE: dict[str, object] = {"concurrent": 1}
 BY_MODEL = {"passthrough": {"by_model": True}}
 
@@ -119,7 +119,7 @@ async def test_gateway_sends_100_continue_once_for_a_held_body() -> None:
         begun = await peer.read_head()
         await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         await peer.finish_request(begun)
-        await peer.send(answer(200, b"fine"))
+        await peer.send(build_answer(200, b"fine"))
 
     async with several(invites, each=ONE) as up, client_of(up.gateway) as client:
         request = post(BODY, CHAT, b"Expect: 100-continue")
@@ -184,7 +184,7 @@ async def _long(up: Several, client: Peer, *, sent: int = 2_000) -> None:
 async def test_body_over_the_retry_size_is_forwarded_while_arriving(framing: str) -> None:
     """Once more of it is here than `retry.body`."""
     long = b"x" * 300_000
-    request = post(long, CHAT) if framing == "length" else post_chunked(chunk(long) + LAST_CHUNK, CHAT)
+    request = post(long, CHAT) if framing == "length" else post_chunked(build_chunk(long) + LAST_CHUNK, CHAT)
     async with several(FINE, each=ONE, retry={"body": "64KiB"}) as up, client_of(up.gateway) as client:
         await client.send(request[:60_000])
         await breathe(20)
@@ -235,7 +235,7 @@ async def test_body_waiting_in_the_queue_is_not_late() -> None:
     async def holds(peer: Peer) -> None:
         await peer.read_request()
         await released.wait()
-        await peer.send(answer(200))
+        await peer.send(build_answer(200))
 
     queue = {"size": 5, "wait": "1h"}
     waiting = several([holds, FINE], each=ONE, retry={"body": 1000}, queue=queue)
@@ -264,7 +264,7 @@ async def test_slowly_reading_client_releases_its_concurrency_slot(piece: int) -
 
     async def flood(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Length", "100000000")]))
+        await peer.send(build_head(200, [("Content-Length", "100000000")]))
         with suppress(ConnectionError):
             while True:
                 await peer.send(bytes(1 << 16), timeout_s=None)

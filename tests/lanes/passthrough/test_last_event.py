@@ -22,9 +22,9 @@ def test_stream_is_complete_only_after_its_last_event(stream: bytes, is_last: bo
     for cut in range(len(stream)):
         watched = LastEvent()
         for piece in filter(None, (stream[:cut], stream[cut:])):
-            watched.see(piece)
+            watched.scan_piece(piece)
         assert watched.is_whole is is_last, cut
     if is_last:
         watched = LastEvent()
-        watched.see(stream.rstrip())
+        watched.scan_piece(stream.rstrip())
         assert not watched.is_whole

@@ -37,7 +37,7 @@ def test_a_plan_without_features_has_no_dispatcher_and_no_observers() -> None:
 def test_the_rules_of_the_upstream_choose_the_dispatcher(hedge_s: float | None, kind: type) -> None:
     plan = planned(router(endpoint(), groups=[several(GroupRules(hedge_s=hedge_s))]))
     assert isinstance(plan.dispatcher, FailoverFactory) and plan.dispatcher.most_targets == 2
-    assert type(plan.dispatcher.new_dispatcher()) is kind
+    assert type(plan.dispatcher.build_dispatcher()) is kind
 
 
 def test_plan_creates_one_observer_per_enabled_feature() -> None:

@@ -10,7 +10,7 @@ from gateways import until
 
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 from gateway.testing.upstream import Script
 
 OPEN_S = 10.0
@@ -39,16 +39,16 @@ async def half_open(*then: Script, **rules: object) -> AsyncIterator[tuple[Sever
 
 
 def state(up: Several) -> str:
-    return up.group.members[0].breaker.state(up.group.clock())
+    return up.group.members[0].breaker.get_state(up.group.clock())
 
 
 async def test_unanswered_probe_allows_another_probe() -> None:
     """Once the probe had its time. What becomes of it later does no harm."""
-    async with half_open(says_nothing, serve(ok())) as (up, clock), client_of(up.gateway) as silent:
+    async with half_open(says_nothing, serve(build_ok_answer())) as (up, clock), client_of(up.gateway) as silent:
         await silent.send(chat())
         await up.endpoints[0].wait_requests(2)
         refused = await ask(up.gateway, chat())
-        assert error_of(refused)["code"] == "circuit_open" and refused.values(b"retry-after") == [b"10"]
+        assert error_of(refused)["code"] == "circuit_open" and refused.list_values(b"retry-after") == [b"10"]
         clock.advance(OPEN_S)
         assert (await ask(up.gateway, chat())).status == 200 and state(up) == "closed"
         up.endpoints[0].connections[1].reset()
@@ -59,12 +59,12 @@ async def test_unanswered_probe_allows_another_probe() -> None:
 
 async def test_incomplete_request_body_does_not_occupy_the_half_open_probe() -> None:
     """Its request is the probe only once it is whole."""
-    async with half_open(says_nothing, serve(ok())) as (up, _), client_of(up.gateway) as slow:
+    async with half_open(says_nothing, serve(build_ok_answer())) as (up, _), client_of(up.gateway) as slow:
         whole = chat()
         await slow.send(whole[:-3])
         await up.endpoints[0].wait_connections(2)
         assert (await ask(up.gateway, chat())).status == 200 and state(up) == "closed"
-    async with half_open(says_nothing, serve(ok())) as (up, _), client_of(up.gateway) as slow:
+    async with half_open(says_nothing, serve(build_ok_answer())) as (up, _), client_of(up.gateway) as slow:
         await slow.send(whole[:-3])
         await up.endpoints[0].wait_connections(2)
         await slow.send(whole[-3:])
@@ -92,7 +92,7 @@ async def test_partially_sent_requests_probe_a_half_open_endpoint_singly() -> No
 async def test_any_probe_answer_closes_the_breaker(status: int, on: list[str]) -> None:
     """Also one that refuses the request, and whether or not such a request is sent again."""
     async with several(
-        [resets, serve(answer(status, b"no", [("Retry-After", "600")]))],
+        [resets, serve(build_answer(status, b"no", [("Retry-After", "600")]))],
         breaker={"failures": 1, "open": "10s"},
         retry={"tries": 1, "on": on},
     ) as up:
@@ -100,12 +100,12 @@ async def test_any_probe_answer_closes_the_breaker(status: int, on: list[str]) -
         assert (await ask(up.gateway, chat())).status == 502
         clock.advance(OPEN_S)
         assert (await ask(up.gateway, chat())).status == status
-        assert state(up) == "closed" and up.group.members[0].obstacle(clock()) is None
+        assert state(up) == "closed" and up.group.members[0].find_obstacle(clock()) is None
 
 
 async def test_rate_limited_probe_closes_the_breaker() -> None:
     """With the gateway's own key its pause holds, for all, but the breaker is closed."""
-    limited = serve(answer(429, b"", [("Retry-After", "20")]))
+    limited = serve(build_answer(429, b"", [("Retry-After", "20")]))
     async with half_open(limited) as (up, _):
         assert (await ask(up.gateway, chat())).status == 429
         assert state(up) == "closed" and (await ask(up.gateway, chat())).status == 429
@@ -120,7 +120,7 @@ async def test_rate_limited_probe_closes_the_breaker() -> None:
 
 async def test_client_disconnect_frees_the_half_open_probe() -> None:
     """At once."""
-    async with half_open(says_nothing, serve(ok())) as (up, _):
+    async with half_open(says_nothing, serve(build_ok_answer())) as (up, _):
         async with client_of(up.gateway) as leaves:
             await leaves.send(get())
             await up.endpoints[0].wait_requests(2)

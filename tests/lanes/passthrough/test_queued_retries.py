@@ -10,12 +10,12 @@ from functional.through import ask, breathe, client_of, error_of, post
 from gateways import until
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.testing.upstream import FakeUpstream
 
-BUSY = answer(503, b"busy")
+BUSY = build_answer(503, b"busy")
 #: Its body comes too late to be kept for the client.
-PARTLY = answer(429, b"busy", [("Retry-After", "7")])[:-1]
+PARTLY = build_answer(429, b"busy", [("Retry-After", "7")])[:-1]
 
 
 class Held:
@@ -28,7 +28,7 @@ class Held:
         while True:
             await peer.read_request(timeout_s=None)
             await self.go_on.wait()
-            await peer.send(answer(200, b"fine"))
+            await peer.send(build_answer(200, b"fine"))
 
 
 @asynccontextmanager
@@ -117,12 +117,12 @@ async def test_queued_retry_timeout_returns_the_error_of_the_try(
         error = error_of(response)
         assert (response.status, error["code"]) == (status, code)
         assert said in error["message"] and "within 0.02 s (queue.wait)" in error["message"]
-        assert response.values(b"retry-after")[0] == (b"1" if answers is None else b"7")
+        assert response.list_values(b"retry-after")[0] == (b"1" if answers is None else b"7")
 
 
 async def test_retry_with_a_full_queue_goes_to_a_fallback() -> None:
     """The queue is full. If the busy endpoint goes out, those who wait go there, too."""
-    async with FakeUpstream(serve(answer(200, b"rented"))) as other:
+    async with FakeUpstream(serve(build_answer(200, b"rented"))) as other:
         more = [{"name": "rented", "base_url": other.base_url, "paths": ["/rented/v1/"], "api_key": "R"}]
         rules = {"queue": {"size": 1, "wait": "1h"}, "fallback": ["rented"], "api_key": "K"}
         async with (
@@ -143,7 +143,7 @@ async def test_retry_with_a_full_queue_goes_to_a_fallback() -> None:
 async def test_endpoints_that_refuse_connections_do_not_use_up_the_tries() -> None:
     """The one that works is found, however many do not."""
     own = [{"weight": 1000}] * 5
-    async with several(*[serve(answer(200, b"fine"))] * 6, own=own, retry={"tries": 1}) as up:
+    async with several(*[serve(build_answer(200, b"fine"))] * 6, own=own, retry={"tries": 1}) as up:
         for endpoint in up.endpoints[:5]:
             endpoint._stop_listening()
         assert (await ask(up.gateway, post(b"{}", STORES))).payload == b"fine"

@@ -10,7 +10,7 @@ from lanes.assembled import HOST, Lane, assembled
 from gateway.lanes.client import ClientTimeouts
 from gateway.lanes.passthrough.request_relay import REPEAT_BYTES
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, chunk, ok, serve
+from gateway.testing.scripts import LAST_CHUNK, build_chunk, build_ok_answer, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
@@ -34,7 +34,7 @@ def closes_on_second(peer_end: str) -> object:
 
     async def script(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request()
         if peer_end == "reset":
             peer.reset()
@@ -59,8 +59,8 @@ async def test_a_thousand_requests_need_one_upstream_connection() -> None:
                 await client.send(GET)
                 await client.read_response()
         assert len(lane.upstream.connections) == 1 == lane.pool.counts.opened
-        assert lane.metrics.upstream("up").outcomes == {"ok": 1100}
-        assert not lane.metrics.upstream("up").retries
+        assert lane.metrics.get_upstream("up").outcomes == {"ok": 1100}
+        assert not lane.metrics.get_upstream("up").retries
 
 
 async def test_the_connection_used_last_is_used_first() -> None:
@@ -97,10 +97,10 @@ async def test_request_racing_with_upstream_close_uses_another_connection(reques
 
     async def reads_head(peer: Peer) -> None:
         await peer.read_head()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.wait_end()
 
-    async with assembled(serve(ok()), reads_head) as lane:
+    async with assembled(serve(build_ok_answer()), reads_head) as lane:
         async with lane.client() as client:
             await client.send(GET)
             await client.read_response()
@@ -114,31 +114,31 @@ async def test_request_racing_with_upstream_close_uses_another_connection(reques
 async def test_a_safe_request_is_sent_again_when_a_reused_connection_dies(end: str, method: bytes) -> None:
     """Once, on a fresh connection, with its whole body; the client notices nothing."""
     request = POST.replace(b"POST", method)
-    async with assembled(closes_on_second(end), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second(end), serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for one in (POST, request):
             await client.send(one)
             assert (await client.read_response(method=one.split(b" ")[0].decode())).status == 200
         assert [r.raw for r in lane.upstream.requests[1:]] == [lane.upstream.requests[1].raw] * 2
-        assert lane.metrics.upstream("up").retries == {"stale": 1}
+        assert lane.metrics.get_upstream("up").retries == {"stale": 1}
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
 @pytest.mark.parametrize("method", [b"POST", b"PATCH", b"QUERY", b"get"])
 async def test_an_unsafe_request_is_never_sent_twice(end: str, method: bytes) -> None:
     """502: whoever sent it decides."""
-    async with assembled(closes_on_second(end), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second(end), serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         statuses = []
         for _ in range(2):
             await client.send(POST.replace(b"POST", method))
             statuses.append((await client.read_response()).status)
         assert statuses == [200, 502]
         assert len(lane.upstream.requests) == 2
-        assert not lane.metrics.upstream("up").retries
+        assert not lane.metrics.get_upstream("up").retries
 
 
 async def test_nothing_is_sent_again_after_the_first_byte_of_an_answer() -> None:
     """Nor a second time on a fresh connection."""
-    async with assembled(closes_on_second("byte"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second("byte"), serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for status in (200, 502):
             await client.send(GET)
             assert (await client.read_response()).status == status
@@ -147,7 +147,7 @@ async def test_nothing_is_sent_again_after_the_first_byte_of_an_answer() -> None
     async def never(peer: Peer) -> None:
         await peer.read_request()
 
-    async with assembled(closes_on_second("close"), never, serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second("close"), never, serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for status in (200, 502):
             await client.send(GET)
             assert (await client.read_response()).status == status
@@ -163,18 +163,18 @@ CHAT = POST.replace(b"/v1/x", b"/v1/chat/completions")
 )
 async def test_computing_request_is_resent_on_a_fresh_connection(request_: bytes, end: str) -> None:
     """As a GET is, without any rule: a balancer that forgot an idle connection costs no client its question."""
-    async with assembled(closes_on_second(end), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second(end), serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for _ in range(2):
             await client.send(request_)
             assert (await client.read_response()).status == 200
         assert [r.raw for r in lane.upstream.requests[1:]] == [lane.upstream.requests[1].raw] * 2
-        assert lane.metrics.upstream("up").retries == {"stale": 1}
+        assert lane.metrics.get_upstream("up").retries == {"stale": 1}
 
 
 @pytest.mark.parametrize("target", [b"/v1/responses", b"/v1/files", b"/v1/threads/thread_1/messages"])
 async def test_request_with_possible_effects_is_never_resent(target: bytes) -> None:
     """Nor with a key that not every server honours."""
-    async with assembled(closes_on_second("reset"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+    async with assembled(closes_on_second("reset"), serve(build_ok_answer())) as lane, lane.client() as client:  # type: ignore[arg-type]
         statuses = []
         for _ in range(2):
             await client.send(
@@ -191,19 +191,19 @@ async def test_partially_received_body_is_resent_from_its_beginning(chunked: boo
     body = bytes(range(256)) * 1500
     length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
     parts = [body[at : at + 40_000] for at in range(0, len(body), 40_000)]
-    sent = [*map(chunk, parts), LAST_CHUNK] if chunked else parts
+    sent = [*map(build_chunk, parts), LAST_CHUNK] if chunked else parts
     taken, lost = asyncio.Event(), asyncio.Event()
 
     async def loses_the_second(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_head()
         await peer.read_exactly(1000)
         taken.set()
         await lost.wait()
         peer.reset()
 
-    async with assembled(loses_the_second, serve(ok())) as lane, lane.client() as client:
+    async with assembled(loses_the_second, serve(build_ok_answer())) as lane, lane.client() as client:
         await client.send(CHAT)
         await client.read_response()
         await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n" % length)
@@ -215,7 +215,7 @@ async def test_partially_received_body_is_resent_from_its_beginning(chunked: boo
                 lost.set()
         assert (await client.read_response()).status == 200
         assert lane.upstream.requests[-1].payload == body
-        assert lane.metrics.upstream("up").retries == {"stale": 1}
+        assert lane.metrics.get_upstream("up").retries == {"stale": 1}
 
 
 async def test_body_too_long_to_buffer_is_not_resent() -> None:
@@ -223,12 +223,12 @@ async def test_body_too_long_to_buffer_is_not_resent() -> None:
 
     async def loses_the_second(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_head()
         await peer.discard(REPEAT_BYTES + 1)
         peer.reset()
 
-    async with assembled(loses_the_second, serve(ok())) as lane, lane.client() as client:
+    async with assembled(loses_the_second, serve(build_ok_answer())) as lane, lane.client() as client:
         await client.send(CHAT)
         await client.read_response()
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\nContent-Length: %d\r\n\r\n" % (REPEAT_BYTES + 9)
@@ -242,7 +242,7 @@ FORGOTTEN = 6
 @pytest.mark.parametrize(("request_", "failed"), [(CHAT, 0), (POST, 1)], ids=["computes", "may have an effect"])
 async def test_many_stale_connections_fail_at_most_one_request(request_: bytes, failed: int) -> None:
     """The first one that is lost tells of the others, which waited for longer."""
-    async with assembled(*[closes_on_second("reset")] * FORGOTTEN, serve(ok())) as lane:  # type: ignore[list-item]
+    async with assembled(*[closes_on_second("reset")] * FORGOTTEN, serve(build_ok_answer())) as lane:  # type: ignore[list-item]
         clients = [await lane.client() for _ in range(FORGOTTEN)]
         for client in clients:
             await client.send(GET)
@@ -261,14 +261,14 @@ async def test_recently_used_connection_survives_the_loss_of_an_older_connection
 
     async def loses_when_told(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request()
         taken.set()
         await lost.wait()
         peer.reset()
 
     taken, lost = asyncio.Event(), asyncio.Event()
-    async with assembled(loses_when_told, serve(ok())) as lane:
+    async with assembled(loses_when_told, serve(build_ok_answer())) as lane:
         first, second = await lane.client(), await lane.client()
         await first.send(GET)
         await first.read_response()

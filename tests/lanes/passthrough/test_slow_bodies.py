@@ -8,7 +8,7 @@ from functional.through import ask, client_of, post
 
 from gateway.lanes.passthrough.dispatch import failover
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.scripts import build_answer, build_head, build_ok_answer, serve
 from gateway.testing.upstream import Script
 from gateway.upstream import budget
 from gateway.upstream.budget import ALWAYS
@@ -41,18 +41,18 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(failover, "SLOW_BODY_S", seconds)
 
 
-ENDS = [None, b"", *map(answer, (502, 503, 504, 529)), head(200, [("Content-Length", "10")]) + b"half"]
+ENDS = [None, b"", *map(build_answer, (502, 503, 504, 529)), build_head(200, [("Content-Length", "10")]) + b"half"]
 
 
 @pytest.mark.parametrize("ends", ENDS)
 async def test_a_slow_body_ejects_no_endpoint(ends: bytes | None, slow: Callable[[float], None]) -> None:
     """However its upstream gives it up."""
     slow(0.0)
-    async with several([gives_up(ends), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+    async with several([gives_up(ends), serve(build_ok_answer())], breaker=BREAKER, retry={"tries": 1}) as up:
         async with client_of(up.gateway) as client:
             await client.send(LONG[:SENT])
             await client.wait_end()
-        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "closed"
+        assert up.inflight == [0] and up.group.members[0].breaker.get_state(up.group.clock()) == "closed"
         assert (await ask(up.gateway, chat())).status == 200
 
 
@@ -60,8 +60,8 @@ async def test_a_slow_body_ejects_no_endpoint(ends: bytes | None, slow: Callable
 async def test_a_slow_body_pauses_no_endpoint(status: int, slow: Callable[[float], None]) -> None:
     """Its upstream asks its client alone to come back later; who is whole by then pauses it for all."""
     slow(0.0)
-    gives_way = answer(status, headers=[("Retry-After", "30")])
-    fine = serve(answer(200, headers=[("Connection", "close")]))
+    gives_way = build_answer(status, headers=[("Retry-After", "30")])
+    fine = serve(build_answer(200, headers=[("Connection", "close")]))
     scripts = gives_up(gives_way), fine, gives_up(gives_way, behind=b"x" * 100)
     upstream = {"api_key": "k", "breaker": {"failures": 0}, "retry": {"tries": 1}}
     async with several(scripts, **upstream) as up:
@@ -72,13 +72,15 @@ async def test_a_slow_body_pauses_no_endpoint(status: int, slow: Callable[[float
         async with client_of(up.gateway) as client:
             await client.send(LONG)
             assert (await client.read_response()).status == status
-        assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
+        assert up.group.members[0].find_obstacle(up.group.clock()) == "pausing"
 
 
 async def test_body_waiting_for_continue_does_not_open_the_breaker(slow: Callable[[float], None]) -> None:
     """Its client may never send it."""
     slow(0.0)
-    async with several([gives_up(b"", behind=b""), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+    async with several(
+        [gives_up(b"", behind=b""), serve(build_ok_answer())], breaker=BREAKER, retry={"tries": 1}
+    ) as up:
         async with client_of(up.gateway) as client:
             await client.send(INVITED[:-100])
             assert (await client.read_response()).status == 502
@@ -89,11 +91,11 @@ async def test_body_waiting_for_continue_does_not_open_the_breaker(slow: Callabl
 async def test_an_endpoint_that_fails_at_once_is_ejected(ends: bytes | None, slow: Callable[[float], None]) -> None:
     """Long bodies are rarely whole by then."""
     slow(3600.0)
-    async with several([gives_up(ends), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+    async with several([gives_up(ends), serve(build_ok_answer())], breaker=BREAKER, retry={"tries": 1}) as up:
         async with client_of(up.gateway) as client:
             await client.send(LONG[:SENT])
             await client.wait_end()
-        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "open"
+        assert up.inflight == [0] and up.group.members[0].breaker.get_state(up.group.clock()) == "open"
 
 
 @pytest.mark.parametrize("ends", ENDS)
@@ -103,11 +105,11 @@ async def test_late_failure_of_a_whole_request_ejects_the_endpoint(
     """It was all there, so the endpoint had nothing to wait for."""
     slow(0.0)
     script = gives_up(ends, behind=b"x" * 100)
-    async with several([script, serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+    async with several([script, serve(build_ok_answer())], breaker=BREAKER, retry={"tries": 1}) as up:
         async with client_of(up.gateway) as client:
             await client.send(LONG)
             await client.wait_end()
-        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "open"
+        assert up.inflight == [0] and up.group.members[0].breaker.get_state(up.group.clock()) == "open"
 
 
 def fails(with_: bytes) -> Script:
@@ -136,7 +138,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_slow_bodies_do_not_use_up_other_requests_retry_budget(slow: Callable[[float], None]) -> None:
     """They are sent again within a budget of their own, which is no larger."""
     slow(0.0)
-    scripts = [fails(answer(503))] * 40, [fails(answer(200))] * 40
+    scripts = [fails(build_answer(503))] * 40, [fails(build_answer(200))] * 40
     async with several(*scripts, breaker={"failures": 0}, retry={"tries": 2}) as up:
         for _ in range(ALWAYS + 3):
             async with client_of(up.gateway) as client:
@@ -152,7 +154,7 @@ async def test_slow_bodies_do_not_use_up_other_requests_retry_budget(slow: Calla
 async def test_slow_bodies_keep_a_retry_budget_of_their_own(slow: Callable[[float], None]) -> None:
     """An endpoint may go while they come."""
     slow(0.0)
-    scripts = [fails(answer(503))] * 99, [fails(answer(503))] * 99
+    scripts = [fails(build_answer(503))] * 99, [fails(build_answer(503))] * 99
     async with several(*scripts, breaker={"failures": 0}, retry={"tries": 2}) as up:
         for _ in range(ALWAYS + 3):
             assert (await ask(up.gateway, chat())).status == 503

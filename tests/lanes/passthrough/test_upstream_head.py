@@ -5,7 +5,7 @@ from lanes.assembled import endpoint, read
 
 from gateway.auth.keyring import Identity
 from gateway.contracts.caller import LOCAL
-from gateway.lanes.passthrough.upstream_head import upstream_head
+from gateway.lanes.passthrough.upstream_head import build_upstream_head
 from gateway.upstream.endpoint import Endpoint
 
 NOBODY = Identity(LOCAL, frozenset((b"x-gateway-key",)))
@@ -16,7 +16,7 @@ def planned(
 ) -> tuple[list[bytes], list[bytes]]:
     """The lines before the digits of Content-Length, and behind them."""
     head = read(b"\r\n".join((method + b" /v1/x HTTP/1.1", b"Host: gw", *lines, b"", b"")))
-    before, after = upstream_head(head, b"/target", to or endpoint(), identity)
+    before, after = build_upstream_head(head, b"/target", to or endpoint(), identity)
     assert (before + after).endswith(b"\r\n\r\n")
     return before.removesuffix(b"\r\n\r\n").split(b"\r\n"), after.removesuffix(b"\r\n\r\n").split(b"\r\n")
 

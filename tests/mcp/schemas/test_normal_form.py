@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from measuring import Effort
 
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.mcp.definitions import hash_definition
-from gateway.mcp.schemas.normal_form import normal_form
+from gateway.mcp.schemas.normal_form import build_normal_form
 
 TEXT = {"type": "string"}
 
 
 def form(schema: dict[str, Any]) -> str:
-    return canonical(normal_form(schema))
+    return write_canonical(build_normal_form(schema))
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_different_schemas_have_different_normal_forms(one: dict[str, Any], othe
 )
 def test_schema_with_unresolvable_references_keeps_its_form(schema: dict[str, Any]) -> None:
     """In a circle, to nothing, and out of the schema."""
-    assert normal_form(schema) == schema
+    assert build_normal_form(schema) == schema
 
 
 def test_endlessly_unfolding_definitions_keep_their_form() -> None:
@@ -119,5 +119,5 @@ def test_endlessly_unfolding_definitions_keep_their_form() -> None:
     deep = {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(800)} | {"d800": TEXT}
     effort = Effort()
     for schema in ({"$defs": wide}, {"$defs": deep, "properties": {"a": {"$ref": "#/$defs/d0"}}}):
-        assert normal_form(schema) is schema
+        assert build_normal_form(schema) is schema
     assert effort.cpu_s < 2

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.mcp.schemas.patterns import (
     PATTERN_CHARS,
     SCHEMA_US,
@@ -49,7 +49,7 @@ def of(*patterns: str) -> dict[str, Any]:
 
 def problem(schema: Any) -> str | None:
     try:
-        at_once(Room().take(schema))
+        run_at_once(Room().take(schema))
     except PatternsError as error:
         return str(error)
     return None
@@ -94,10 +94,10 @@ def test_refused_patterns_count_towards_the_total_limit() -> None:
     reasons = []
     for _ in range(500):
         with pytest.raises(PatternsError) as error:
-            at_once(room.take(refused))
+            run_at_once(room.take(refused))
         reasons.append(str(error.value))
     assert "those of all tools" in reasons[-1] and "those of all tools" not in reasons[0]
-    at_once(room.take(of()))
+    run_at_once(room.take(of()))
 
 
 def test_patterns_are_found_at_every_place_in_the_schema() -> None:
@@ -116,7 +116,7 @@ def test_patterns_are_found_at_every_place_in_the_schema() -> None:
 )
 def test_patterns_known_to_clients_are_recognised(pattern: str, known: bool) -> None:
     """In Python and in JavaScript."""
-    assert at_once(are_known([pattern])) is known
+    assert run_at_once(are_known([pattern])) is known
 
 
 CLASSES = (
@@ -154,6 +154,6 @@ def test_pattern_compile_time_stays_within_the_estimate(flags: str, parts: list[
     if fits:
         effort = Effort()
         compile_validator(of(pattern))
-        at_once(are_known([pattern]))
+        run_at_once(are_known([pattern]))
         re.purge()
         assert effort.cpu_s < 10 * SCHEMA_US / 1e6

@@ -23,7 +23,10 @@ async def test_http_server_of_the_newer_era_is_served(options: dict[str, bool]) 
     """Its tools are listed and called; it gets the headers that are configured for it."""
     async with serving(**options) as site, site.stands(headers={"X-Api-Key": "secret"}) as stand:
         await stand.running()
-        assert (stand.session.condition().protocol, stand.session.condition().transport) == ("2026-07-28", "http")
+        assert (stand.session.get_condition().protocol, stand.session.get_condition().transport) == (
+            "2026-07-28",
+            "http",
+        )
         assert list(stand.session.definitions.tools) == ["echo", "work", "grow"]
         assert await stand.said("echo", text="hello") == "hello"
         assert {head["x-api-key"] for head in site.heads} == {"secret"}
@@ -77,7 +80,7 @@ async def test_server_crash_fails_the_call_and_the_server_is_reconnected() -> No
         await site.down()
         assert "ended while it ran the tool 'work'" in await call
         await stand.changes.until(lambda: not stand.session.is_running)
-        assert stand.session.condition().error == "it does not accept connections"
+        assert stand.session.get_condition().error == "it does not accept connections"
         await site.up()
         await stand.running()
         assert await stand.said("echo", text="hello") == "hello"
@@ -88,8 +91,8 @@ async def test_server_unavailable_at_startup_is_connected_later() -> None:
     async with serving() as site:
         await site.down()
         async with site.stands() as stand:
-            await stand.changes.until(lambda: stand.session.condition().state == "error")
-            assert stand.session.condition().error == "it does not accept connections"
+            await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+            assert stand.session.get_condition().error == "it does not accept connections"
             await site.up()
             await stand.running()
             assert await stand.said("echo", text="hello") == "hello"
@@ -146,8 +149,8 @@ async def test_condition_reports_why_the_url_serves_no_mcp(
     app.router.add_route("*", "/mcp", handler)
     site = await aiohttp_server(app)
     async with stands_at(str(site.make_url("/mcp"))) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert error in (stand.session.condition().error or "")
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        assert error in (stand.session.get_condition().error or "")
 
 
 async def test_issuer_token_is_sent_and_renewed_on_401(aiohttp_server: AiohttpServer) -> None:
@@ -174,8 +177,8 @@ async def test_issuer_token_is_sent_and_renewed_on_401(aiohttp_server: AiohttpSe
     site = await aiohttp_server(app)
     oauth = OAuth(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="s")
     async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert stand.session.condition().error == "it answered with HTTP 403"
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        assert stand.session.get_condition().error == "it answered with HTTP 403"
     assert seen[:2] == ["Bearer token-1", "Bearer token-2"] and issued == ["token-1", "token-2"]
 
 
@@ -192,6 +195,6 @@ async def test_missing_token_prevents_requests_to_the_server(aiohttp_server: Aio
     site = await aiohttp_server(app)
     oauth = OAuth(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="canary")
     async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        error = stand.session.condition().error or ""
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        error = stand.session.get_condition().error or ""
     assert error.startswith("no token for it: the issuer has no metadata") and "canary" not in error and not asked

@@ -29,15 +29,15 @@ async def test_a_call_that_is_redirected_is_not_sent_again(aiohttp_server: Aioht
         for sent in (1, 2):
             assert "it redirects the call, which is not sent again" in await stand.said("echo")
             assert [method for _, method in server.seen].count("tools/call") == sent
-        assert stand.session.condition().state == "running"
+        assert stand.session.get_condition().state == "running"
 
 
 async def test_redirect_loop_is_refused(aiohttp_server: AiohttpServer) -> None:
     """Nor is one that leads to itself."""
     server = Elsewhere(to="/mcp")
     async with stands_at(await server.site(aiohttp_server)) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert "it redirects again and again" in (stand.session.condition().error or "")
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        assert "it redirects again and again" in (stand.session.get_condition().error or "")
 
 
 async def test_configured_headers_do_not_replace_protocol_headers() -> None:
@@ -59,7 +59,7 @@ async def test_configured_headers_do_not_replace_protocol_headers() -> None:
         "User-Agent": "ours",
     }
     async with server, stands_at(f"http://me:a%20b@127.0.0.1:{port}/a/mcp?q=1", headers=headers) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
     first, *fields = seen[0].decode().removesuffix("\r\n\r\n").split("\r\n")
     found = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
     assert first == "POST /a/mcp?q=1 HTTP/1.1" and len(found) == len(fields)
@@ -81,8 +81,8 @@ async def test_redirect_error_names_the_target_without_secrets(aiohttp_server: A
     """They may stand in its name, and in its query."""
     server = Elsewhere(to="http://me:canary@127.0.0.2/mcp?token=canary#canary")
     async with stands_at(await server.site(aiohttp_server)) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        error = stand.session.condition().error or ""
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        error = stand.session.get_condition().error or ""
     assert "it redirects to http://127.0.0.2/mcp, which is not followed" in error and "canary" not in error
 
 
@@ -129,7 +129,7 @@ async def test_call_that_waited_for_a_token_rechecks_its_clearance(
     async with stands_at(url, oauth=oauth) as stand:
         await stand.running()
         result = await stand.session.call("echo", {}, stands=lambda: clears[0])
-        assert stand.session.condition().state == "running"
+        assert stand.session.get_condition().state == "running"
     sent = [method for _, method in server.seen].count("tools/call")
     assert server.issued == ["t1", "t2"]
     if changes:

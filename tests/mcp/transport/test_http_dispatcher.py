@@ -74,9 +74,9 @@ async def test_server_that_leaves_responses_unread_is_disconnected(on: str, aioh
     async with stands_at(await _site(server, aiohttp_server)) as stand:
         await stand.running()
         call = asyncio.create_task(stand.said("echo"))
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
         why = "it sent requests of its own and left more than 1,000 answers to them waiting"
-        assert stand.session.condition().error == why
+        assert stand.session.get_condition().error == why
         assert (said := await call) != "hi" or on == "GET", said  # the other stream may end before or after the call
 
 
@@ -84,8 +84,8 @@ async def test_server_that_does_not_accept_a_response_is_disconnected(aiohttp_se
     """Nothing else could be sent to it meanwhile."""
     server = Asking(on="GET", pings=1, id_chars=1, takes=False)
     async with stands_at(await _site(server, aiohttp_server), accept_limit_s=0.5) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert stand.session.condition().error == "it did not accept a message within 0.5 s"
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        assert stand.session.get_condition().error == "it did not accept a message within 0.5 s"
 
 
 async def test_server_may_send_requests_while_accepting_the_responses(aiohttp_server: AiohttpServer) -> None:
@@ -146,7 +146,7 @@ async def test_requests_that_a_server_cancels_do_not_count(aiohttp_server: Aioht
         await stand.running()
         await asyncio.wait_for(server.is_read.wait(), 120)
         assert await stand.said("echo") == "hi"
-        assert stand.session.condition().state == "running" and server.answers == 1
+        assert stand.session.get_condition().state == "running" and server.answers == 1
 
 
 @pytest.mark.parametrize("begins", [False, True])
@@ -178,7 +178,7 @@ async def test_cancelled_call_closes_its_http_connection(
         await stand.running()
         assert "did not answer within" in await stand.said("echo")
         await asyncio.wait_for(ended.wait(), 5)
-        assert stand.session.condition().state == "running"
+        assert stand.session.get_condition().state == "running"
     assert ("/mcp/", "notifications/cancelled") in server.seen
     assert "GET" not in [method for _, method in server.seen]  # its stream is not resumed
 
@@ -204,7 +204,7 @@ async def test_invalid_retry_time_of_a_stream_is_ignored(retry: str, aiohttp_ser
     site = await aiohttp_server(app)
     async with stands_at(str(site.make_url("/mcp/"))) as stand:
         await stand.running()
-        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
+        assert await stand.said("echo") == "hi" and stand.session.get_condition().state == "running"
 
 
 async def test_any_valid_json_arguments_are_sent(aiohttp_server: AiohttpServer) -> None:
@@ -235,7 +235,7 @@ async def test_http_202_for_a_request_ends_the_call(aiohttp_server: AiohttpServe
     async with stands_at((await Accepting().site(aiohttp_server)) + "/") as stand:
         await stand.running()
         assert "it answered a request with HTTP 202" in await stand.said("echo")
-        assert stand.session.condition().state == "running"
+        assert stand.session.get_condition().state == "running"
 
 
 async def test_connection_is_reused_after_an_event_stream_answer(aiohttp_server: AiohttpServer) -> None:
@@ -279,8 +279,8 @@ async def test_session_end_ends_the_pending_calls(aiohttp_server: AiohttpServer)
         await called.wait()
         await stand.said("echo")
         assert "ended while it ran the tool 'echo'" in await waiting
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert stand.session.condition().error == "the server has ended the session"
+        await stand.changes.until(lambda: stand.session.get_condition().state == "error")
+        assert stand.session.get_condition().error == "the server has ended the session"
 
 
 class Standing(Asking):
@@ -341,7 +341,7 @@ async def test_a_server_without_a_standing_stream_keeps_its_session(aiohttp_serv
     async with stands_at(await _site(server, aiohttp_server)) as stand:
         await stand.running()
         await server.heard.until(lambda: len(server.ids) == 2)
-        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
+        assert await stand.said("echo") == "hi" and stand.session.get_condition().state == "running"
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -370,7 +370,7 @@ async def test_response_on_the_standing_stream_completes_its_call(ends: bool, ai
     server = Elsewhere(on="POST", pings=0, id_chars=1, takes=True)
     async with stands_at(await _site(server, aiohttp_server)) as stand:
         await stand.running()
-        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
+        assert await stand.said("echo") == "hi" and stand.session.get_condition().state == "running"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
@@ -389,7 +389,7 @@ async def test_an_answer_without_a_result_ends_its_call(answer: Json, kind: str,
     async with stands_at((await Odd().site(aiohttp_server)) + "/") as stand:
         await stand.running()
         assert "a message of the server is not read" in await stand.said("echo")
-        assert stand.session.condition().state == "running"
+        assert stand.session.get_condition().state == "running"
 
 
 async def test_session_forgotten_by_the_server_is_restarted_at_once(aiohttp_server: AiohttpServer) -> None:
@@ -466,7 +466,7 @@ async def test_interrupted_tool_listing_is_retried_without_ending_calls(aiohttp_
         call = asyncio.create_task(stand.said("echo"))
         await listed.until(lambda: len(lists) == 3)
         goes_on.set()
-        assert await call == "hi" and stand.session.condition().state == "running"
+        assert await call == "hi" and stand.session.get_condition().state == "running"
 
 
 async def test_the_standing_stream_is_open_before_the_first_call(aiohttp_server: AiohttpServer) -> None:

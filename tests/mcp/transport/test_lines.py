@@ -17,7 +17,7 @@ def test_line_splitter_returns_each_line_whole_and_in_order(pieces: list[bytes])
     found = [line.head for piece in pieces for line in lines.feed(piece)]
     *ended, rest = b"".join(pieces).split(b"\n")
     assert found == ended
-    left = lines.rest()
+    left = lines.get_rest()
     assert (b"" if left is None else left.head) == rest
 
 
@@ -51,7 +51,7 @@ def test_endless_line_uses_bounded_memory() -> None:
     lines = Lines(limit_bytes=LIMIT)
     for _ in range(100):
         assert list(lines.feed(b"x" * LIMIT)) == []
-    rest = lines.rest()
+    rest = lines.get_rest()
     assert rest is not None
     assert len(rest.head) + len(rest.tail) == 2 * ENDS_BYTES
-    assert lines.rest() is None
+    assert lines.get_rest() is None

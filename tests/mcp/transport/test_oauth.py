@@ -73,7 +73,7 @@ async def issuer(aiohttp_server: AiohttpServer) -> AsyncIterator[Issuer]:
 async def test_token_request_sends_client_credentials_and_resource_to_issuer(issuer: Issuer) -> None:
     """RFC 6749, sections 2.3.1 and 4.4.2; RFC 8707: for which server the token is."""
     tokens = await issuer.tokens(scope="read write")
-    assert await tokens.token() == "t1"
+    assert await tokens.get_token() == "t1"
     assert issuer.forms == [
         {"grant_type": "client_credentials", "resource": "https://mcp.example.com/mcp", "scope": "read write"}
     ]
@@ -83,23 +83,23 @@ async def test_token_request_sends_client_credentials_and_resource_to_issuer(iss
 async def test_token_is_cached_until_shortly_before_its_expiry(issuer: Issuer) -> None:
     """Once for all who want it at once; half a minute before its end there is another one."""
     tokens = await issuer.tokens()
-    assert set(await asyncio.gather(*(tokens.token() for _ in range(10)))) == {"t1"} and len(issuer.forms) == 1
+    assert set(await asyncio.gather(*(tokens.get_token() for _ in range(10)))) == {"t1"} and len(issuer.forms) == 1
     issuer.clock.now_s += 69
     issuer.token = {**TOKEN, "access_token": "t2"}
-    assert await tokens.token() == "t1"
+    assert await tokens.get_token() == "t1"
     issuer.clock.now_s += 1
-    assert await tokens.token() == "t2"
+    assert await tokens.get_token() == "t2"
 
 
 async def test_discarded_token_is_replaced(issuer: Issuer) -> None:
     """There is another one; who still had the one before changes nothing."""
     tokens = await issuer.tokens()
-    assert await tokens.token() == "t1"
+    assert await tokens.get_token() == "t1"
     tokens.discard_token("t1")
     issuer.token = {**TOKEN, "access_token": "t2"}
-    assert await tokens.token() == "t2"
+    assert await tokens.get_token() == "t2"
     tokens.discard_token("t1")
-    assert await tokens.token() == "t2" and len(issuer.forms) == 2
+    assert await tokens.get_token() == "t2" and len(issuer.forms) == 2
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_discarded_token_is_replaced(issuer: Issuer) -> None:
 async def test_metadata_discovery_finds_an_issuer_with_a_path(issuer: Issuer, place: str) -> None:
     """RFC 8414, section 3.1, and OpenID Connect Discovery."""
     issuer.place = place
-    assert await (await issuer.tokens(path="/tenant")).token() == "t1"
+    assert await (await issuer.tokens(path="/tenant")).get_token() == "t1"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_token_failure_reports_its_reason_without_the_secret(
     for name, value in changes.items():
         setattr(issuer, name, value)
     with pytest.raises(IssuerError, match=error) as raised:
-        await (await issuer.tokens()).token()
+        await (await issuer.tokens()).get_token()
     assert "s:/é" not in str(raised.value)
 
 
@@ -148,9 +148,9 @@ async def test_token_of_unknown_lifetime_is_renewed_soon(issuer: Issuer, life: A
     """It is used; a new one is asked for soon."""
     issuer.token = {"access_token": "t1", "expires_in": life}
     tokens = await issuer.tokens()
-    assert await tokens.token() == "t1"
+    assert await tokens.get_token() == "t1"
     issuer.clock.now_s += 300
-    await tokens.token()
+    await tokens.get_token()
     assert len(issuer.forms) == 2
 
 
@@ -159,6 +159,6 @@ async def test_unavailable_issuer_is_retried(issuer: Issuer) -> None:
     tokens = await issuer.tokens()
     issuer.status = 503
     with pytest.raises(IssuerError):
-        await tokens.token()
+        await tokens.get_token()
     issuer.status = 200
-    assert await tokens.token() == "t1"
+    assert await tokens.get_token() == "t1"

@@ -11,7 +11,7 @@ import pytest
 from gateways import until
 
 from gateway.mcp.transport.process import INHERITED, STDERR_CHARS, STDERR_LINES, Program, ServerProcess, StartError
-from gateway.testing.processes import living_process
+from gateway.testing.processes import find_living_process
 from tests.mcp.misbehaving import command
 
 ECHO = 'import sys; [print(line.strip() + "!", flush=True) for line in sys.stdin]'
@@ -111,11 +111,11 @@ async def test_ended_server_closes_its_streams_and_child_processes(tmp_path: Pat
     )
     server = await ServerProcess.start(python(code))
     child = int(await server.stdout.readline())
-    assert living_process(child) is not None
+    assert find_living_process(child) is not None
     server.stdin.write(b"\n")
     async with asyncio.timeout(120):
         assert await server.stdout.read() == b""
-    await until(lambda: living_process(child) is None)
+    await until(lambda: find_living_process(child) is None)
     await server.stop()
     assert server.returncode == 7
 
@@ -128,7 +128,7 @@ async def test_stopping_ends_grandchildren(behaviour: str, tmp_path: Path) -> No
     await until(lambda: file.exists() and file.read_text())
     child = int(file.read_text())
     await ended(server)
-    assert living_process(server.pid) is living_process(child) is None
+    assert find_living_process(server.pid) is find_living_process(child) is None
 
 
 async def test_server_that_ignores_sigterm_is_killed() -> None:
@@ -137,7 +137,7 @@ async def test_server_that_ignores_sigterm_is_killed() -> None:
     began = time.monotonic()
     await ended(server)
     assert time.monotonic() - began > 2
-    assert living_process(server.pid) is None
+    assert find_living_process(server.pid) is None
     assert (server.returncode, server.forced) == (137, True)
 
 
@@ -186,7 +186,7 @@ async def test_a_cancelled_stop_still_stops() -> None:
     stopping = asyncio.create_task(server.stop())
     await cancelled(stopping, after_s=0.05)
     assert stopping.cancelled()
-    assert living_process(server.pid) is None
+    assert find_living_process(server.pid) is None
     await reading
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gateway.mcp.transport.process import ServerProcess
-from gateway.testing.processes import living_process, still_living
+from gateway.testing.processes import find_living_process, list_living
 from tests.mcp.transport.test_process import ended, program, python, until
 
 ROOT = Path(__file__).parents[3]
@@ -35,10 +35,10 @@ async def test_a_killed_gateway_leaves_no_server() -> None:
     )
     with gateway:
         assert gateway.stdout is not None
-        left = living_process(int(gateway.stdout.readline()))
+        left = find_living_process(int(gateway.stdout.readline()))
         assert left is not None
         gateway.send_signal(signal.SIGKILL)
-    await until(lambda: not still_living({left}))
+    await until(lambda: not list_living({left}))
 
 
 async def test_killed_keeper_process_ends_its_server(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_killed_keeper_process_ends_its_server(tmp_path: Path) -> None:
     async with asyncio.timeout(120):
         assert await server.stdout.read() == b""
     await server.stop()
-    await until(lambda: living_process(server.pid) is living_process(child) is None)
+    await until(lambda: find_living_process(server.pid) is find_living_process(child) is None)
     assert server.returncode is None
 
 

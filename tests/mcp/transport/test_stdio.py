@@ -22,7 +22,7 @@ from gateway.mcp.transport.messages import MAY_HAVE_RUN
 from gateway.mcp.transport.pending_requests import ID_CHARS
 from gateway.mcp.transport.process import Program, StartError
 from gateway.mcp.transport.stdio import StdioTransport
-from gateway.testing.processes import living_process
+from gateway.testing.processes import find_living_process
 from tests.mcp.transport.test_process import program
 
 
@@ -65,7 +65,7 @@ async def connected(behaviour: str, *arguments: object, **settings: Any) -> Asyn
     async with Client(streams(transport), mode="auto") as client:
         yield Connection(client, transport)
     assert transport.pid is not None
-    assert living_process(transport.pid) is None
+    assert find_living_process(transport.pid) is None
 
 
 @pytest.mark.parametrize(("behaviour", "version"), [("ok", "2025-11-25"), ("modern", "2026-07-28")])
@@ -336,5 +336,5 @@ async def test_closing_kills_a_server_that_ignores_sigterm() -> None:
             await client.call_tool("sleep", {"seconds": 60})
     assert time.monotonic() - began > 4
     assert transport.pid is not None
-    assert living_process(transport.pid) is None
+    assert find_living_process(transport.pid) is None
     assert (transport.returncode, told) == (None, [])

@@ -39,17 +39,17 @@ async def tokens(issuer: Issuer, clock: ManualClock) -> AsyncIterator[AccessToke
 
 async def refusal(tokens: AccessTokenVerifier, token: str) -> GatewayError:
     with pytest.raises(GatewayError) as raised:
-        await tokens.caller(token.encode())
+        await tokens.find_caller(token.encode())
     assert raised.value.facts.status == 401
     return raised.value
 
 
 async def test_valid_token_grants_the_configured_scopes(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The words of its claim grant what the configuration says of them, and its caller has the name of no key."""
-    assert await tokens.caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
+    assert await tokens.find_caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
     both = issuer.token(scope="mcp:use mcp:decide tools admin", aud=["https://other", AUDIENCE], head={"typ": "at+JWT"})
-    assert (await tokens.caller(both.encode())).scopes == {"tools", "approve"}
-    assert (await tokens.caller(issuer.token(scope=None).encode())).scopes == frozenset()
+    assert (await tokens.find_caller(both.encode())).scopes == {"tools", "approve"}
+    assert (await tokens.find_caller(issuer.token(scope=None).encode())).scopes == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_public_key_signature_algorithms_are_accepted(
 ) -> None:
     """Signatures with public keys are accepted."""
     issuer.keys = [public(key, kid="k1")]
-    assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
+    assert (await tokens.find_caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
 
 
 def unsigned(issuer: Issuer, alg: str, signature: bytes = b"", **head: object) -> str:
@@ -165,7 +165,7 @@ async def test_token_expires_with_fractional_seconds(
     now_s = clock.time()
     token = issuer.token(exp=now_s + 60.5, nbf=now_s + 0.5, iat=now_s).encode()
     clock.advance(60.25 + LEEWAY_S)
-    assert (await tokens.caller(token)).name == "oauth:anna"
+    assert (await tokens.find_caller(token)).name == "oauth:anna"
     clock.advance(0.5)
     assert "it has expired" in (await refusal(tokens, token.decode())).message
 
@@ -173,7 +173,7 @@ async def test_token_expires_with_fractional_seconds(
 async def test_token_type_header_must_be_an_access_token_type(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """RFC 9068 asks for at+jwt; most issuers write JWT, or none."""
     for kind in (None, "JWT", "application/jwt", "at+jwt", "AT+JWT", "application/at+jwt"):
-        assert (await tokens.caller(issuer.odd_token(head={"typ": kind}).encode())).name == "oauth:anna"
+        assert (await tokens.find_caller(issuer.odd_token(head={"typ": kind}).encode())).name == "oauth:anna"
     for kind in ("", "id+jwt", "dpop+jwt", "secevent+jwt", "application/application/jwt", "text/jwt", 5, ["JWT"]):
         error = await refusal(tokens, issuer.odd_token(head={"typ": kind}))
         assert error.code == "invalid_api_key", kind
@@ -184,14 +184,16 @@ async def test_id_token_is_rejected(issuer: Issuer, tokens: AccessTokenVerifier)
     for kind in (None, "JWT"):
         error = await refusal(tokens, issuer.odd_token(head={"typ": kind}, at_hash="MTIz"))
         assert error.code == "invalid_token" and "it is an ID token: send the access token" in error.message
-    assert (await tokens.caller(issuer.odd_token(head={"typ": "at+jwt"}, at_hash="MTIz").encode())).name == "oauth:anna"
+    assert (
+        await tokens.find_caller(issuer.odd_token(head={"typ": "at+jwt"}, at_hash="MTIz").encode())
+    ).name == "oauth:anna"
 
 
 async def test_token_algorithm_selects_among_keys_with_one_id(issuer: Issuer, tokens: AccessTokenVerifier) -> None:
     """The algorithm of a token chooses among them, and a key that names an algorithm checks no other."""
     issuer.keys = [public(EC_KEY, kid="k1"), public(RSA_KEY, kid="k1", alg="PS256"), public(ED_KEY, kid="k1")]
     for key, algorithm in ((EC_KEY, "ES256"), (RSA_KEY, "PS256"), (ED_KEY, "EdDSA")):
-        assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
+        assert (await tokens.find_caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
     for algorithm in ("RS256", "PS384"):
         assert (await refusal(tokens, issuer.token(alg=algorithm))).code == "invalid_api_key"
     for head in ({"alg": ["RS256"]}, {"alg": "rs256"}, {"kid": 5}, {"kid": ["k1"]}, {"kid": ""}, {"kid": "K1"}):
@@ -224,14 +226,14 @@ async def test_scope_claim_may_be_text_or_list_at_any_depth(
 ) -> None:
     """In a text or a list, at the top or below."""
     tokens = AccessTokenVerifier(settings(issuer, scope_claim=claim), clock=clock)
-    found = await tokens.caller(issuer.token(**{"scope": None, **claims}).encode())
+    found = await tokens.find_caller(issuer.token(**{"scope": None, **claims}).encode())
     assert found.scopes == granted
 
 
 async def test_tenant_and_caller_are_read_from_configured_claims(issuer: Issuer, clock: ManualClock) -> None:
     """Without them a token says for nobody whom it is for."""
     tokens = AccessTokenVerifier(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=clock)
-    found = await tokens.caller(issuer.token(org="blue", email="a@example.com").encode())
+    found = await tokens.find_caller(issuer.token(org="blue", email="a@example.com").encode())
     assert (found.name, found.tenant) == ("oauth:a@example.com", "blue")
     for org in (None, "", ["blue"], 5, "a\nb", "x" * 129):
         error = await refusal(tokens, issuer.token(org=org, email="a@example.com"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, parse_wanted_call, search_tools
 from gateway.mcp_server.finding.word_index import index_words
 from gateway.mcp_server.listing import ToolOffer
@@ -16,7 +16,7 @@ def offer(name: str, description: str) -> ToolOffer:
 
 
 OFFERS = [offer("read_mail", "Reads a letter."), offer("send", "Sends mail to people."), offer("noop", "Nothing.")]
-INDEX = at_once(index_words(OFFERS))
+INDEX = run_at_once(index_words(OFFERS))
 
 
 def names(query: str, **more: object) -> list[str]:
@@ -49,17 +49,19 @@ def test_search_returns_only_tools_the_request_may_use() -> None:
     """The index has the words of all tools, also of those that this request may not use."""
     many = [offer(f"tool{number}", f"Does {number}.") for number in range(500)]
     query = {"query": " ".join(f"tool{number}" for number in range(480, 480 + QUERY_WORDS))}
-    tools = search_tools(many[:490], at_once(index_words(many)), query, version=MODERN, plain=False)["tools"]
+    tools = search_tools(many[:490], run_at_once(index_words(many)), query, version=MODERN, plain=False)["tools"]
     assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
 
 
 def test_search_response_is_bounded_in_bytes() -> None:
     """What has no room is counted; one tool always has."""
     many = [offer(f"tool{number}", "x" * (FOUND_BYTES // 3)) for number in range(10)]
-    answer = search_tools(many, at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
+    answer = search_tools(
+        many, run_at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False
+    )
     assert (len(answer["tools"]), answer["more"]) == (2, 8)
     many = [offer(f"tool{number}", "x" * FOUND_BYTES) for number in range(2)]
-    answer = search_tools(many, at_once(index_words(many)), {"query": "tool"}, version=MODERN, plain=False)
+    answer = search_tools(many, run_at_once(index_words(many)), {"query": "tool"}, version=MODERN, plain=False)
     assert (len(answer["tools"]), answer["more"]) == (1, 1)
 
 

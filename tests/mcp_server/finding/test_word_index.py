@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.mcp_server.finding.word_index import DESCRIPTION_CHARS, WordIndex, index_words, select_wanted_words
 from gateway.mcp_server.listing import ToolOffer
 
@@ -104,7 +104,7 @@ def offer(name: str, description: str) -> ToolOffer:
 
 
 def index_of(*offers: ToolOffer) -> WordIndex:
-    return at_once(index_words(offers))
+    return run_at_once(index_words(offers))
 
 
 def found(index: WordIndex, query: str) -> list[str]:

@@ -214,7 +214,7 @@ def test_learnt_quirks_keep_a_bounded_number_of_models() -> None:
     """Clients can name any: the oldest are forgotten."""
     learnt = LearntQuirks()
     for n in range(MODELS + 1):
-        learnt.learn(QuirkKey("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
+        learnt.remember_quirks(QuirkKey("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
     assert learnt.get_quirks(QuirkKey("up", "one", "model-0", ANN)) == NONE
     first = QuirkKey("up", "one", "model-1", ANN)
     assert learnt.get_quirks(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
@@ -229,8 +229,8 @@ def test_learnt_quirks_keep_a_bounded_number_of_models() -> None:
 def test_learnt_quirks_apply_to_one_key_only() -> None:
     """Another key's, also one of its name in another tenant, are sent as they came. Operators see it together."""
     learnt = LearntQuirks()
-    learnt.learn(QuirkKey("up", "one", "m", ANN), frozenset({"no_stream"}))
-    learnt.learn(QuirkKey("up", "one", "m", BOB), frozenset({"no_system_role"}))
+    learnt.remember_quirks(QuirkKey("up", "one", "m", ANN), frozenset({"no_stream"}))
+    learnt.remember_quirks(QuirkKey("up", "one", "m", BOB), frozenset({"no_system_role"}))
     for whose in (("acme", "bo"), ("other", "ann")):
         assert (
             learnt.get_quirks(QuirkKey("up", "one", "m", whose))

@@ -3,19 +3,19 @@
 import pytest
 
 from gateway.plugin.shell.commands import COMMANDS
-from gateway.plugin.shell.options import options
+from gateway.plugin.shell.options import split_options
 
 
 def test_core_commands_match_the_required_list() -> None:
     """ls, cat, pwd, echo, grep and their like; everything else is of the longer list."""
     core = {name for name, listed in COMMANDS.items() if listed.core}
-    assert core == options("ls cat pwd echo grep egrep fgrep head tail wc find which type whoami id date uptime")
+    assert core == split_options("ls cat pwd echo grep egrep fgrep head tail wc find which type whoami id date uptime")
 
 
 @pytest.mark.parametrize(
     "name",
     sorted(
-        options(
+        split_options(
             "sh tee dd less more man sudo nice nohup timeout watch time eval exec source alias export set read history"
             " php ssh curl nc vi ed rm mv cp ln touch chmod kill mount docker kubectl yarn pnpm java for if do then"
         )

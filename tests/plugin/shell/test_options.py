@@ -5,15 +5,15 @@ import re
 import pytest
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import CommandSpec, CommandUse, long_names, options, read_use
+from gateway.plugin.shell.options import CommandSpec, CommandUse, build_long_names, read_use, split_options
 from gateway.plugin.shell.parser import parse
 
 TOOL = CommandSpec(
     short="ab",
     valued="n",
     attached="I",
-    long=long_names("all color"),
-    long_valued=options("width"),
+    long=build_long_names("all color"),
+    long_valued=split_options("width"),
     numeric=True,
 )
 
@@ -88,7 +88,7 @@ def test_fixed_prefix_or_double_dash_makes_glob_an_operand() -> None:
 
 def test_irregular_command_rejects_options_with_ambiguous_reading() -> None:
     """xxd and tree do not read their words as getopt does: where they may differ from the table, they ask."""
-    odd = CommandSpec(odd=True, short="ap", valued="l", long_valued=options("sort"), operands=1)
+    odd = CommandSpec(odd=True, short="ap", valued="l", long_valued=split_options("sort"), operands=1)
     for text in ("-ap f", "-l 5 f", "-l5 f", "-l -5 f", "-l x f", "--sort x f"):
         assert len(use(text, odd).operands) == 1
     for text in ("-al 5 f", "-lp f", "-l -p f", "--sort -p f", "f -a", "f -l", "-- f -a"):

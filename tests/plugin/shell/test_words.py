@@ -9,12 +9,12 @@ def test_word_builder_counts_the_fixed_prefix_and_tail() -> None:
     draft.add("ab")
     draft.expand("*")
     draft.add(".py")
-    word = draft.word()
+    word = draft.build_word()
     assert (word.text, word.fixed, word.tail, word.splits, word.wild) == ("ab*.py", 2, 3, True, False)
     draft = WordBuilder()
     draft.expand("[")
     draft.add("-.]delete")
-    assert draft.word().tail == 0
+    assert draft.build_word().tail == 0
 
 
 def test_word_may_be_option_depends_on_its_beginning() -> None:
@@ -23,9 +23,9 @@ def test_word_may_be_option_depends_on_its_beginning() -> None:
     draft = WordBuilder()
     draft.add("a")
     draft.expand("$HOME", wild=True)
-    assert draft.word().may_be_option
+    assert draft.build_word().may_be_option
     draft = WordBuilder()
     draft.add("a")
     draft.expand("$HOME", splits=False)
-    assert not draft.word().may_be_option
-    assert draft.word().without_prefix(1).may_be_option
+    assert not draft.build_word().may_be_option
+    assert draft.build_word().without_prefix(1).may_be_option

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugin.sql.column_names import plain_names
+from gateway.plugin.sql.column_names import find_plain_names
 from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugin.sql.lexer import TRAITS, lex
 
@@ -39,8 +39,8 @@ def test_redefined_column_name_counts_toward_expansion(item: str) -> None:
 def test_server_type_name_is_not_a_plain_column() -> None:
     """What is cast to `bit varying` is called `varbit`."""
     sql = "SELECT varbit, id FROM (SELECT (id || id)::bit varying, id FROM t) s"
-    assert plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens) >= {"id"}
-    assert "varbit" not in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
+    assert find_plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens) >= {"id"}
+    assert "varbit" not in find_plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_server_type_name_is_not_a_plain_column() -> None:
 )
 def test_passed_on_column_name_is_plain(sql: str) -> None:
     """It has the same name everywhere."""
-    assert "id" in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
+    assert "id" in find_plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_passed_on_column_name_is_plain(sql: str) -> None:
 )
 def test_name_bound_to_another_expression_is_not_plain(sql: str) -> None:
     """Each of these may be as long as the expression that it stands for."""
-    assert "id" not in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
+    assert "id" not in find_plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)

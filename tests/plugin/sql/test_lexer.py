@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugin.sql.lexer import DEFAULT, MAX_CHARS, MAX_STEPS, TRAITS, Dialect, Token, Trait, lex, readings
+from gateway.plugin.sql.lexer import DEFAULT, MAX_CHARS, MAX_STEPS, TRAITS, Dialect, Token, Trait, lex, list_readings
 
 
 def kinds(sql: str, *traits: Trait) -> list[tuple[str, str]]:
@@ -52,7 +52,7 @@ def test_lexer_splits_sql_into_tokens(sql: str, expected: list[tuple[str, str]])
 def test_lexer_reports_traits_where_dialects_differ(sql: str, trait: Trait, plain: int, flipped: int) -> None:
     """A trait that changes what is code is reported, and both readings are told."""
     assert trait in lex(sql).divergent
-    both = readings(sql)
+    both = list_readings(sql)
     assert both is not None and len(both) >= 2
     assert len(lex(sql, traits=DEFAULT ^ {trait}).tokens) == flipped or trait in ("backslash", "quotation", "estring")
     assert len(lex(sql).tokens) >= plain or trait in ("estring", "nested")
@@ -65,7 +65,7 @@ def test_backslash_not_before_a_quote_causes_no_dialect_divergence() -> None:
 
 def test_text_with_too_many_dialect_differences_has_no_readings() -> None:
     """Text about which dialects disagree in many ways has no readings."""
-    assert readings(r"'\'' # $$ --x" + "\n/* /* */ $$ */") is None
+    assert list_readings(r"'\'' # $$ --x" + "\n/* /* */ $$ */") is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_lexer_bounds_the_number_of_tokens() -> None:
 @given(st.text(max_size=200) | st.text(alphabet="'\"`[]$#-/*!\\ \nae;q1.@:?", max_size=60))
 def test_lexer_splits_any_text_without_error(sql: str) -> None:
     """No text raises; what is not an error lies in the text in order."""
-    found = readings(sql)
+    found = list_readings(sql)
     for tokens in found or ():
         at = 0
         for token in tokens:
@@ -150,7 +150,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     took = []
     for _ in range(3):
         started = time.thread_time()
-        readings(sql)
+        list_readings(sql)
         took.append(time.thread_time() - started)
     assert min(took) < 0.1
 
@@ -194,7 +194,7 @@ def test_a_comment_without_an_end_is_refused_only_where_comments_nest(sql: str) 
 )
 def test_text_read_differently_by_an_engine_is_an_error_token(sql: str, dialect: Dialect) -> None:
     """A guess would hide what stands behind it."""
-    for tokens in readings(sql, dialect=dialect) or ():
+    for tokens in list_readings(sql, dialect=dialect) or ():
         assert tokens[-1].kind == "error"
 
 
@@ -202,7 +202,7 @@ def test_one_dialect_has_one_reading() -> None:
     """Each database by its own rules: comments that nest, names in brackets, escape strings."""
 
     def split(sql: str, dialect: Dialect) -> list[str]:
-        (tokens,) = readings(sql, dialect=dialect) or ((),)
+        (tokens,) = list_readings(sql, dialect=dialect) or ((),)
         return [token.kind for token in tokens]
 
     assert split("1 /* /* */ x */", "postgresql") == ["number"]

@@ -1,9 +1,9 @@
 """The word lists of the SQL judge."""
 
 from gateway.plugin.sql import words as sql_words
-from gateway.plugin.word_lists import words
+from gateway.plugin.word_lists import split_words
 
-EFFECTS = words(
+EFFECTS = split_words(
     "pg_sleep sleep benchmark load_file pg_read_file lo_import lo_export dblink dblink_exec set_config setval nextval "
     "pg_terminate_backend pg_cancel_backend pg_reload_conf load_extension readfile writefile edit xp_cmdshell sys_exec "
     "query_to_xml ts_stat get_lock release_lock pg_advisory_lock openrowset zeroblob randomblob glob txid_current "

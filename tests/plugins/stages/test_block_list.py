@@ -269,7 +269,7 @@ def test_wrong_settings_are_refused(settings: Json, reason: str) -> None:
 
 def test_longest_matching_phrase_is_found() -> None:
     rule = PhraseRule("r", ["blue", "blue heron"])
-    assert rule.finder("a blue heron", range(12))(0) == (2, 12)
+    assert rule.build_finder("a blue heron", range(12))(0) == (2, 12)
     assert [rule.count_stable_chars(text) for text in ("a bl", "a blue", "a blue hat", "")] == [2, 2, 10, 0]
 
 

@@ -9,9 +9,9 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Intent, Pause, Reply
 from gateway.contracts.storage.store import Json, Memory, RecalledMemory, StoreError
-from gateway.plugin import last_user_text
+from gateway.plugin import find_last_user_text
 from gateway.plugins.stages.intent import recognise
-from gateway.plugins.stages.memory import PLUGIN, Config, block, new_memory_id, select_memories
+from gateway.plugins.stages.memory import PLUGIN, Config, generate_memory_id, select_memories, write_block
 from gateway.testing import FakeHost
 from tests.exchanges import new_exchange
 
@@ -21,7 +21,7 @@ BEN = Caller("ben", "home", frozenset())
 
 async def kept(host: FakeHost, owner: str = "key:ann", tenant: str = "home") -> list[str]:
     """The texts of an owner, the oldest first."""
-    page = await host.store.memories(tenant=tenant, owner=owner, before=None, limit=1000)
+    page = await host.store.list_memories(tenant=tenant, owner=owner, before=None, limit=1000)
     return [memory.text for memory in reversed(page.memories)]
 
 
@@ -71,7 +71,7 @@ async def through(
 
     stage = PLUGIN.build(config or Config(), host)
     body = {"messages": [{"role": "user", "content": text}, *after]}
-    intent = recognise(last_user_text(body["messages"]), ()) if kind == "memory" else Intent(kind, kind)  # type: ignore[arg-type]
+    intent = recognise(find_last_user_text(body["messages"]), ()) if kind == "memory" else Intent(kind, kind)  # type: ignore[arg-type]
     exchange = new_exchange(id="r", body=body, caller=caller, chain="c", intent=intent, notes=("before",), **facts)
     await (await stage(exchange, call_next)).stream(tell)
     assert seen[0].notes[0] == "before"
@@ -81,7 +81,7 @@ async def through(
 async def test_remember_request_is_stored_and_confirmed(host: FakeHost) -> None:
     """The sentence, whose it is, when; and the model is told so."""
     (note,) = await say("Please remember that my name is Bob. And what is 2+2?", host)
-    (memory,) = (await host.store.memories(tenant="home", owner="key:ann", before=None, limit=9)).memories
+    (memory,) = (await host.store.list_memories(tenant="home", owner="key:ann", before=None, limit=9)).memories
     assert (memory.tenant, memory.owner, memory.conversation) == ("home", "key:ann", None)
     assert (memory.text, memory.created_s) == ("my name is Bob", 1000.0)
     assert "'my name is Bob'" in note and "Confirm" in note
@@ -228,7 +228,7 @@ async def test_answer_reports_kept_and_forgotten_memories_to_the_client(host: Fa
 
 
 async def entries(host: FakeHost) -> list[tuple[str, Json]]:
-    page = await host.store.memories(tenant="home", owner="key:ann", before=None, limit=9)
+    page = await host.store.list_memories(tenant="home", owner="key:ann", before=None, limit=9)
     return [(memory.id, {"id": memory.id, "text": memory.text}) for memory in reversed(page.memories)]
 
 
@@ -273,13 +273,13 @@ async def test_forget_about_a_subject_deletes_all_its_memories(n_dogs: int, host
 
 def test_memory_block_has_one_line_per_memory() -> None:
     """Memories cannot add lines of their own."""
-    assert block([recalled(("a\n- b", 1.0))[0].memory], max_chars=200, head="H:") == "H:\n- a - b"
+    assert write_block([recalled(("a\n- b", 1.0))[0].memory], max_chars=200, head="H:") == "H:\n- a - b"
 
 
 def test_memory_ids_have_130_random_bits() -> None:
     """`mem_` and 26 characters of base32."""
-    assert re.fullmatch(r"mem_[a-z2-7]{26}", new_memory_id())
-    assert new_memory_id() != new_memory_id()
+    assert re.fullmatch(r"mem_[a-z2-7]{26}", generate_memory_id())
+    assert generate_memory_id() != generate_memory_id()
 
 
 async def test_dry_run_returns_the_notes_and_changes_nothing() -> None:

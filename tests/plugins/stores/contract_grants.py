@@ -21,7 +21,7 @@ async def granted(store: Store, *grants: object) -> None:
     for number, remembered in enumerate(grants):
         tenant = remembered.tenant  # type: ignore[attr-defined]
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", tenant=tenant))
-        await store.rule(write(f"ap_{number}", tenant=tenant, grant=remembered))
+        await store.decide_approval(write(f"ap_{number}", tenant=tenant, grant=remembered))
 
 
 async def test_grant_matches_the_same_call_in_its_run_or_conversation(store: Store) -> None:
@@ -31,7 +31,7 @@ async def test_grant_matches_the_same_call_in_its_run_or_conversation(store: Sto
     newer = grant("gr_new", run_id=None, conversation="c1", created_s=3.0, sha256="e" * 64)
     theirs = grant("gr_their", run_id=None, conversation="c1", tenant="other")
     await granted(store, newer, in_talk, in_run, theirs, replace(newer, id="gr_old", created_s=2.5))
-    assert [g.id for g in await store.grants(tenant="acme", now_s=5.0, limit=9)] == [
+    assert [g.id for g in await store.list_grants(tenant="acme", now_s=5.0, limit=9)] == [
         "gr_run",
         "gr_talk",
         "gr_old",
@@ -80,7 +80,7 @@ async def test_a_deleted_grant_holds_no_more(store: Store) -> None:
     assert await store.delete_grant("gr_1", tenant="other", audit=[line]) is False
     assert await store.delete_grant("gr_1", tenant="acme", audit=[line]) is True
     assert await store.delete_grant("gr_1", tenant="acme", audit=[line]) is False
-    assert await store.grants(tenant="acme", now_s=0.0, limit=9) == []
+    assert await store.list_grants(tenant="acme", now_s=0.0, limit=9) == []
     assert [row.line for row in await store.audit(after=lines, limit=99)] == [line]
 
 
@@ -88,7 +88,7 @@ async def test_conversation_grant_expires(store: Store) -> None:
     """At its time, to the second; one of a run has no end of its own."""
     await granted(store, grant("gr_talk", run_id=None, conversation="c1", expires_s=50.0), grant("gr_run"))
     for now_s, ids in ((49.0, {"gr_talk", "gr_run"}), (50.0, {"gr_run"}), (1e12, {"gr_run"})):
-        assert {g.id for g in await store.grants(tenant="acme", now_s=now_s, limit=9)} == ids
+        assert {g.id for g in await store.list_grants(tenant="acme", now_s=now_s, limit=9)} == ids
     asked = {
         "tenant": "acme",
         "caller": "ann",
@@ -113,7 +113,7 @@ async def test_grants_come_in_pages_the_oldest_first(store: Store) -> None:
     await granted(store, *kept, grant("gr_their", tenant="other", created_s=2.5))
 
     async def page(*, after: str | None = None, limit: int = 9, tenant: str = "acme", now_s: float = 5.0) -> list[str]:
-        return [g.id for g in await store.grants(tenant=tenant, now_s=now_s, after=after, limit=limit)]
+        return [g.id for g in await store.list_grants(tenant=tenant, now_s=now_s, after=after, limit=limit)]
 
     assert await page() == ["gr_z", "gr_b", "gr_a", "gr_d"]
     assert await page(now_s=4.9) == ["gr_z", "gr_b", "gr_a", "gr_c", "gr_d"]
@@ -144,16 +144,16 @@ async def test_ask_before_of_a_conversation_lasts_until_expiry_or_revocation(sto
     for ask in (first, again):
         await store.put_ask(ask)
     kept = replace(first, expires_s=15.0)
-    assert await store.asks(tenant="acme", now_s=14.9, limit=9) == [kept]
-    assert await store.asks(tenant="other", now_s=1.0, limit=9) == []
-    assert await store.asks(tenant="acme", now_s=15.0, limit=9) == []
+    assert await store.list_asks(tenant="acme", now_s=14.9, limit=9) == [kept]
+    assert await store.list_asks(tenant="other", now_s=1.0, limit=9) == []
+    assert await store.list_asks(tenant="acme", now_s=15.0, limit=9) == []
     assert await store.ask_by_id(first.id, tenant="acme") == kept
     theirs = replace(first, id="ask_of_bob", user="bob")
     await store.put_ask(theirs)
     line = audit_line("revoked")
     assert await store.delete_ask(replace(first, tenant="other"), audit=[line]) is False
     assert await store.delete_ask(first, audit=[line]) is True
-    assert await store.asks(tenant="acme", now_s=5.0, limit=9) == [theirs]
+    assert await store.list_asks(tenant="acme", now_s=5.0, limit=9) == [theirs]
     assert [row.line for row in await store.audit(after=0, limit=9)] == [line]
 
 
@@ -176,7 +176,7 @@ async def test_asks_come_in_pages_the_oldest_first(store: Store) -> None:
         await store.put_ask(ask)
 
     async def page(*, after: str | None = None, limit: int = 9, tenant: str = "acme", now_s: float = 5.0) -> list[str]:
-        return [ask.id for ask in await store.asks(tenant=tenant, now_s=now_s, after=after, limit=limit)]
+        return [ask.id for ask in await store.list_asks(tenant=tenant, now_s=now_s, after=after, limit=limit)]
 
     in_order = ["ask_c1_dan", "ask_c9_ann", "ask_c3_bob", "ask_c4_bob", "ask_c2_ann"]
     assert await page() == in_order
@@ -194,13 +194,13 @@ async def test_all_records_of_a_run_survive_reopening(reopened: Reopen) -> None:
     """What was told as done: the run, steps, the decision, the grant, events, the log, and where it ends."""
     store = await reopened()
     await store.write(replace(parked(), events=(event(),), audit=(audit_line(),)))
-    _, decided = await store.rule(write(grant=grant(), audit=(audit_line("decision"),)))
+    _, decided = await store.decide_approval(write(grant=grant(), audit=(audit_line("decision"),)))
     await store.put_ask(asking("c1", at_s=1.0, lasts_s=8.0))
     again = await reopened()
-    assert await again.approval("ap_1", tenant="acme") == decided
-    assert [s.state for s in await again.steps("run_1", tenant="acme")] == ["requested"]
-    assert await again.grants(tenant="acme", now_s=0.0, limit=9) == [grant()]
-    assert await again.asks(tenant="acme", now_s=2.0, limit=9) == [asking("c1", at_s=1.0, lasts_s=8.0)]
-    assert await again.last_event() == 1
+    assert await again.get_approval("ap_1", tenant="acme") == decided
+    assert [s.state for s in await again.list_steps("run_1", tenant="acme")] == ["requested"]
+    assert await again.list_grants(tenant="acme", now_s=0.0, limit=9) == [grant()]
+    assert await again.list_asks(tenant="acme", now_s=2.0, limit=9) == [asking("c1", at_s=1.0, lasts_s=8.0)]
+    assert await again.get_last_event() == 1
     await again.write(moved(run(), audit=(audit_line("started"),)))
     assert broken(await again.audit(after=0, limit=9)) is None

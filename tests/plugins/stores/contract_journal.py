@@ -71,10 +71,10 @@ async def test_stored_steps_approvals_and_events_are_returned_unchanged(store: S
     happened = (event(), event("step.finished", data=b"\xff"))
     await store.write(new(steps=(step(2), step(1)), approvals=(waiting,), events=happened))
     await store.write(moved(run(), steps=(whole,)))
-    assert await store.steps("run_1", tenant="acme") == [step(1), whole]
-    assert (await store.steps("run_1", tenant="acme"))[1].terminate is True
-    assert await store.approval("ap_1", tenant="acme") == waiting
-    assert await store.events(after=0, limit=9) == [replace(e, seq=n) for n, e in enumerate(happened, 1)]
+    assert await store.list_steps("run_1", tenant="acme") == [step(1), whole]
+    assert (await store.list_steps("run_1", tenant="acme"))[1].terminate is True
+    assert await store.get_approval("ap_1", tenant="acme") == waiting
+    assert await store.list_events(after=0, limit=9) == [replace(e, seq=n) for n, e in enumerate(happened, 1)]
 
 
 async def test_second_new_run_with_the_same_id_is_refused(store: Store) -> None:
@@ -83,7 +83,7 @@ async def test_second_new_run_with_the_same_id_is_refused(store: Store) -> None:
     with pytest.raises(ConflictError, match="run_1"):
         await store.write(new(run(chain="other"), events=(event(),)))
     assert await store.run("run_1", tenant="acme") == run()
-    assert await store.events(after=0, limit=9) == []
+    assert await store.list_events(after=0, limit=9) == []
     await store.write(new(run(tenant="other", chain="theirs")))
     assert await store.run("run_1", tenant="acme") == run()
     assert await store.run("run_1", tenant="nobody") is None
@@ -95,7 +95,7 @@ async def test_change_of_a_missing_run_is_refused(store: Store) -> None:
     for missing in (run("run_2"), run(tenant="other")):
         with pytest.raises(ConflictError):
             await store.write(moved(missing))
-    assert (await store.runs(tenant="other", limit=9)).runs == []
+    assert (await store.list_runs(tenant="other", limit=9)).runs == []
 
 
 async def test_change_with_an_old_fence_is_refused_entirely(store: Store) -> None:
@@ -111,9 +111,9 @@ async def test_change_with_an_old_fence_is_refused_entirely(store: Store) -> Non
     )
     with pytest.raises(ConflictError, match="run_1"):
         await store.write(late)
-    assert await store.steps("run_1", tenant="acme") == []
-    assert await store.approvals(tenant="acme", limit=9) == []
-    assert await store.events(after=0, limit=9) == []
+    assert await store.list_steps("run_1", tenant="acme") == []
+    assert await store.list_approvals(tenant="acme", limit=9) == []
+    assert await store.list_events(after=0, limit=9) == []
     assert await store.audit(after=0, limit=9) == []
     await store.write(moved(run(state="completed", fence=1)))
 
@@ -126,24 +126,24 @@ async def test_ended_run_accepts_no_further_change(store: Store, state: str) -> 
         await store.write(moved(run()))
     assert await store.cancel("run_1", tenant="acme", now_s=1.0, events=(event(),), audit=(audit_line(),)) is False
     assert await claimed(store, "w1") == []
-    assert (await store.events(after=0, limit=9), await store.audit(after=0, limit=9)) == ([], [])
+    assert (await store.list_events(after=0, limit=9), await store.audit(after=0, limit=9)) == ([], [])
     assert await store.run("run_1", tenant="acme") == run(state=state)
 
 
 async def test_an_approval_moves_from_the_expected_state_only(store: Store) -> None:
     """Approved, executing, done; a move from elsewhere takes the whole change with it."""
     await store.write(parked())
-    await store.rule(write())
+    await store.decide_approval(write())
     await store.write(moved(run(), Move("ap_1", "approved", "executing")))
     for expected in ("approved", "pending"):
         with pytest.raises(ConflictError, match="ap_1"):
             await store.write(moved(run(effects=True), Move("ap_1", expected, "executing"), events=(event(),)))
     with pytest.raises(ConflictError, match="ap_9"):
         await store.write(moved(run(), Move("ap_1", "executing", "done"), Move("ap_9", "approved", "executing")))
-    found = await store.approval("ap_1", tenant="acme")
+    found = await store.get_approval("ap_1", tenant="acme")
     assert found is not None and found.state == "executing"
     assert await store.run("run_1", tenant="acme") == run()
-    assert await store.events(after=0, limit=9) == []
+    assert await store.list_events(after=0, limit=9) == []
     await store.write(moved(run(), Move("ap_1", "executing", "done")))
 
 
@@ -167,9 +167,9 @@ async def test_conflicting_change_does_not_affect_concurrent_changes(store: Stor
     for number, result in enumerate(results):
         expected = StoreError if number % 10 == 5 else ConflictError if number % 3 == 1 else type(None)
         assert type(result) is expected, number
-    kept = sorted(r.id for r in (await store.runs(tenant="acme", limit=99)).runs if r.id != "run_1")
+    kept = sorted(r.id for r in (await store.list_runs(tenant="acme", limit=99)).runs if r.id != "run_1")
     assert kept == [f"r{n:02}" for n, result in enumerate(results) if result is None]
-    assert sorted(e.run_id for e in await store.events(after=0, limit=99)) == kept
+    assert sorted(e.run_id for e in await store.list_events(after=0, limit=99)) == kept
 
 
 async def test_non_durable_change_is_visible_at_once(store: Store) -> None:
@@ -179,7 +179,7 @@ async def test_non_durable_change_is_visible_at_once(store: Store) -> None:
     assert await store.run("run_1", tenant="acme") == run(effects=True)
     with pytest.raises(ConflictError):
         await store.write(moved(run(fence=1), durable=False, events=(event(),)))
-    assert await store.last_event() == 1
+    assert await store.get_last_event() == 1
 
 
 async def test_cancelled_writer_loses_no_change(store: Store) -> None:
@@ -190,9 +190,9 @@ async def test_cancelled_writer_loses_no_change(store: Store) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await store.write(new(events=(event(),)))
-    while await store.last_event() < 31:  # some may be under way beside the last one
+    while await store.get_last_event() < 31:  # some may be under way beside the last one
         pass
-    assert len((await store.runs(tenant="acme", limit=99)).runs) == 31 == await store.last_event()
+    assert len((await store.list_runs(tenant="acme", limit=99)).runs) == 31 == await store.get_last_event()
 
 
 async def test_uncertain_change_can_be_written_again(store: Store) -> None:
@@ -206,7 +206,7 @@ async def test_uncertain_change_can_be_written_again(store: Store) -> None:
     with pytest.raises(ConflictError):
         await store.write(replace(started, repeats=False))
     await store.write(replace(started, moves=(Move("ap_1", "approved", "cancelled"),)))
-    found = await store.approval("ap_1", tenant="acme")
+    found = await store.get_approval("ap_1", tenant="acme")
     assert found is not None and found.state == "cancelled"
     with pytest.raises(ConflictError):  # not executing, and neither of the two
         await store.write(started)
@@ -223,11 +223,11 @@ async def test_runs_are_listed_newest_first_and_filtered(store: Store) -> None:
     for number, (run_id, state, conversation) in enumerate(facts):
         await store.write(new(run(run_id, state=state, conversation=conversation, created_s=float(number))))
     await store.write(new(run("e", tenant="other")))
-    assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
-    assert [r.id for r in (await store.runs(tenant="acme", limit=2)).runs] == ["d", "c"]
-    assert [r.id for r in (await store.runs(tenant="acme", state="running", limit=9)).runs] == ["d", "c", "a"]
-    assert [r.id for r in (await store.runs(tenant="acme", conversation="c1", limit=9)).runs] == ["d", "b", "a"]
-    found = (await store.runs(tenant="acme", state="running", conversation="c1", limit=9)).runs
+    assert [r.id for r in (await store.list_runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
+    assert [r.id for r in (await store.list_runs(tenant="acme", limit=2)).runs] == ["d", "c"]
+    assert [r.id for r in (await store.list_runs(tenant="acme", state="running", limit=9)).runs] == ["d", "c", "a"]
+    assert [r.id for r in (await store.list_runs(tenant="acme", conversation="c1", limit=9)).runs] == ["d", "b", "a"]
+    found = (await store.list_runs(tenant="acme", state="running", conversation="c1", limit=9)).runs
     assert [r.id for r in found] == ["d", "a"]
 
 
@@ -239,33 +239,33 @@ async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
         await store.write(new(run(f"run_{number}", created_s=at_s), approvals=(asked,)))
     after: str | None = None
     runs: list[str] = []
-    while page := (await store.runs(tenant="acme", after=after, limit=2)).runs:
+    while page := (await store.list_runs(tenant="acme", after=after, limit=2)).runs:
         runs += [r.id for r in page]
         after = page[-1].id
     assert runs == [f"run_{number}" for number in reversed(range(7))]
     approvals: list[str] = []
     after = None
-    while issued := await store.approvals(tenant="acme", after=after, limit=3):
+    while issued := await store.list_approvals(tenant="acme", after=after, limit=3):
         approvals += [a.id for a in issued]
         after = issued[-1].id
     assert approvals == [f"ap_{number}" for number in range(7)]
-    assert (await store.runs(tenant="acme", after="run_9", limit=9)).runs == []
-    assert (await store.runs(tenant="other", after="run_3", limit=9)).runs == []
-    assert await store.approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
+    assert (await store.list_runs(tenant="acme", after="run_9", limit=9)).runs == []
+    assert (await store.list_runs(tenant="other", after="run_3", limit=9)).runs == []
+    assert await store.list_approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
 
 
 async def test_runs_created_at_the_same_time_are_ordered_by_id(store: Store) -> None:
     """In whatever order they were begun, so that lists of several states can be joined."""
     for name in ("b", "d", "a", "c"):
         await store.write(new(run(name)))
-    assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
-    assert [r.id for r in (await store.runs(tenant="acme", after="c", limit=9)).runs] == ["b", "a"]
+    assert [r.id for r in (await store.list_runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
+    assert [r.id for r in (await store.list_runs(tenant="acme", after="c", limit=9)).runs] == ["b", "a"]
 
 
 async def test_run_list_omits_request_progress_and_answer(store: Store) -> None:
     """What one run was asked and answers is read with that run."""
     await store.write(new(run(request=b"asked", progress=b"so far", answer=b"{}")))
-    [listed] = (await store.runs(tenant="acme", limit=9)).runs
+    [listed] = (await store.list_runs(tenant="acme", limit=9)).runs
     assert (listed.request, listed.progress, listed.answer) == (b"", None, None)
     whole = await store.run(listed.id, tenant="acme")
     assert whole is not None and (whole.request, whole.progress, whole.answer) == (b"asked", b"so far", b"{}")
@@ -277,9 +277,9 @@ async def test_runs_by_fingerprint_are_listed_newest_first(store: Store) -> None
     long = run("long", created_s=50.0, updated_s=170.0)
     for kept in (old, young, long, run("else", fingerprint="e" * 64), run("theirs", tenant="other")):
         await store.write(new(kept))
-    found = await store.runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=0.0)
+    found = await store.list_runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=0.0)
     assert [r.id for r in found] == ["young", "old", "long"]
-    assert [r.id for r in await store.runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=120.0)] == [
+    assert [r.id for r in await store.list_runs_by_fingerprint(old.fingerprint, tenant="acme", since_s=120.0)] == [
         "young",
         "long",
     ]
@@ -290,7 +290,7 @@ async def test_runs_with_key_returns_only_runs_of_the_caller(store: Store) -> No
     for number, (caller, tenant) in enumerate((("ann", "acme"), ("bob", "acme"), ("ann", "other"), ("ann", "acme"))):
         kept = run(f"r{number}", caller=caller, tenant=tenant, idempotency_key="k", created_s=float(number))
         await store.write(new(kept, takes_key_of="r0"))
-    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
+    assert [r.id for r in await store.list_runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
 
 
 async def test_idempotency_key_belongs_to_one_run(store: Store) -> None:
@@ -300,8 +300,8 @@ async def test_idempotency_key_belongs_to_one_run(store: Store) -> None:
         with pytest.raises(KeyTakenError):
             await store.write(new(late, steps=(step(run_id=late.id),)))
         assert await store.run(late.id, tenant="acme") is None
-        assert await store.steps(late.id, tenant="acme") == []
-    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r1"]
+        assert await store.list_steps(late.id, tenant="acme") == []
+    assert [r.id for r in await store.list_runs_with_key("k", tenant="acme", caller="ann")] == ["r1"]
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -319,7 +319,7 @@ async def test_ended_run_gives_its_idempotency_key_to_another_run(store: Store, 
         await store.write(new(second, takes_key_of="r1"))
     else:
         await store.write(new(second))
-    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r1"]
+    assert [r.id for r in await store.list_runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r1"]
 
 
 async def test_runs_without_an_idempotency_key_do_not_conflict(store: Store) -> None:
@@ -334,37 +334,37 @@ async def test_runs_without_an_idempotency_key_do_not_conflict(store: Store) -> 
 
 async def test_events_are_read_in_order_after_a_given_number(store: Store) -> None:
     """Of all, of a tenant, of a run; at most `limit`."""
-    assert await store.last_event() == 0
+    assert await store.get_last_event() == 0
     for run_id, tenant in (("a", "acme"), ("b", "acme"), ("a", "other"), ("a", "acme")):
         first = await store.run(run_id, tenant=tenant) is None
         kept = run(run_id, tenant=tenant)
         await store.write(replace(moved(kept, events=(event(run_id=run_id, tenant=tenant),)), new=first))
 
     async def seqs(after: int, limit: int = 9, **which: str) -> list[int]:
-        return [e.seq for e in await store.events(after=after, limit=limit, **which)]
+        return [e.seq for e in await store.list_events(after=after, limit=limit, **which)]
 
     assert await seqs(0) == [1, 2, 3, 4]
     assert await seqs(1, limit=2) == [2, 3]
     assert await seqs(0, tenant="acme") == [1, 2, 4]
     assert await seqs(1, tenant="acme", run_id="a") == [4]
     assert await seqs(4) == []
-    assert await store.last_event() == 4
+    assert await store.get_last_event() == 4
 
 
 async def test_event_numbers_are_never_reused(store: Store) -> None:
     """Also when the events with the highest numbers were pruned: who waits behind them misses nothing."""
     await store.write(new(run(state="completed"), events=(event(), event())))
     await store.prune(before_s=1e9, limit=9)
-    assert await store.events(after=0, limit=9) == []
-    assert await store.last_event() == 2
+    assert await store.list_events(after=0, limit=9) == []
+    assert await store.get_last_event() == 2
     await store.write(new(run("run_2"), events=(event(),)))
-    assert [e.seq for e in await store.events(after=2, limit=9)] == [3]
+    assert [e.seq for e in await store.list_events(after=2, limit=9)] == [3]
 
 
 async def test_audit_lines_are_a_chain(store: Store) -> None:
     """Numbered without gaps, hashed each with the one before, page by page, whichever method wrote them."""
     await store.write(replace(parked(), audit=(audit_line(), audit_line("started", created_s=5, by='"\n'))))
-    await store.rule(write(audit=(audit_line("decision", by="bob", via="chat"),)))
+    await store.decide_approval(write(audit=(audit_line("decision", by="bob", via="chat"),)))
     await store.cancel("run_1", tenant="acme", now_s=1.0, events=(), audit=(audit_line("resolved"),))
     rows = await store.audit(after=0, limit=9)
     assert [(row.seq, row.line.event, row.line.by) for row in rows] == [

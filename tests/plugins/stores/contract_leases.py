@@ -51,9 +51,9 @@ async def test_run_awaiting_approvals_is_claimable_once_none_is_pending(store: S
     await store.write(new(run(state="awaiting_approval"), approvals=two))
     await store.write(new(run("run_2", state="awaiting_approval"), approvals=(approval("ap_3", run_id="run_2"),)))
     states = ["awaiting_approval"]
-    await store.rule(write("ap_1"))
+    await store.decide_approval(write("ap_1"))
     assert await claimed(store, "w1", states=states, run_id="run_1") == []
-    await store.rule(write("ap_2", approve=False))
+    await store.decide_approval(write("ap_2", approve=False))
     assert await claimed(store, "w1", states=states) == [("run_1", 1)]
     assert await claimed(store, "w2", states=states) == []
     await store.expire(now_s=1000.0, limit=9)
@@ -128,15 +128,17 @@ async def test_ended_run_cancels_its_approvals_without_an_executed_call(store: S
     """Pending or approved; who approved one reads of it. Those of calls that ran stay as they are."""
     asked = tuple(approval(f"ap_{n}", run_id="r", step=n) for n in range(3))
     await store.write(new(run("r"), approvals=asked))
-    await store.rule(write("ap_0"))
-    await store.rule(write("ap_1"))
+    await store.decide_approval(write("ap_0"))
+    await store.decide_approval(write("ap_1"))
     await store.write(moved(run("r"), Move("ap_0", "approved", "executing")))
     await store.write(moved(run("r", state="interrupted")))
-    kept = await store.approvals(tenant="acme", run_id="r", limit=9)
+    kept = await store.list_approvals(tenant="acme", run_id="r", limit=9)
     assert [a.state for a in kept] == ["executing", "cancelled", "cancelled"] and kept[1].decided_by is not None
     for approval_id in ("ap_1", "ap_2"):
-        assert (await store.rule(write(approval_id)))[0] == "other"
-    told = [json.loads(one.data) for one in await store.events(after=0, limit=9) if one.type == "approval.resolved"]
+        assert (await store.decide_approval(write(approval_id)))[0] == "other"
+    told = [
+        json.loads(one.data) for one in await store.list_events(after=0, limit=9) if one.type == "approval.resolved"
+    ]
     assert told == [{"approval_id": f"ap_{n}", "state": "cancelled"} for n in (1, 2)]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled"]
 
@@ -146,25 +148,25 @@ async def test_cancelled_run_cancels_its_pending_approvals(store: Store) -> None
     two = (approval("ap_1"), approval("ap_2", step=2))
     await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=250.0), approvals=two))
     await store.write(new(run("run_2"), approvals=(approval("ap_3", run_id="run_2"),)))
-    await store.rule(write("ap_1"))
+    await store.decide_approval(write("ap_1"))
     end = event("run.finished")
     assert await store.cancel("run_1", tenant="other", now_s=210.0, events=(end,), audit=()) is False
     assert await store.cancel("run_1", tenant="acme", now_s=210.0, events=(end,), audit=(audit_line(),)) is True
     found = await store.run("run_1", tenant="acme")
     assert found == run(state="cancelled", updated_s=210.0, fence=1)
-    assert [(a.id, a.state) for a in await store.approvals(tenant="acme", limit=9)] == [
+    assert [(a.id, a.state) for a in await store.list_approvals(tenant="acme", limit=9)] == [
         ("ap_1", "cancelled"),
         ("ap_2", "cancelled"),
         ("ap_3", "pending"),
     ]
-    happened = await store.events(after=0, limit=9)
+    happened = await store.list_events(after=0, limit=9)
     told = [resolved(approval_id, "cancelled", created_s=210.0) for approval_id in ("ap_1", "ap_2")]
     assert [replace(e, seq=0) for e in happened] == [*told, end]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled", "verdict"]
     with pytest.raises(ConflictError):
         await store.write(moved(run(owner="w1", lease_s=250.0)))
-    assert (await store.rule(write("ap_2")))[0] == "other"
-    assert (await store.rule(write("ap_2", approve=False)))[0] == "other"
+    assert (await store.decide_approval(write("ap_2")))[0] == "other"
+    assert (await store.decide_approval(write("ap_2", approve=False)))[0] == "other"
     assert await store.cancel("run_1", tenant="acme", now_s=220.0, events=(), audit=()) is False
 
 
@@ -175,11 +177,11 @@ async def test_concurrent_decision_and_cancellation_agree(store: Store) -> None:
 
     async def race(number: int) -> None:
         calls: list[Awaitable[object]] = [
-            store.rule(write(f"ap_{number}")),
+            store.decide_approval(write(f"ap_{number}")),
             store.cancel(f"r{number}", tenant="acme", now_s=200.0, events=(), audit=()),
         ]
         answers = await asyncio.gather(*(calls if number % 2 else calls[::-1]))
-        kept = await store.approval(f"ap_{number}", tenant="acme")
+        kept = await store.get_approval(f"ap_{number}", tenant="acme")
         assert kept is not None and kept.state == "cancelled"
         decided = ("decided", replace(kept, state="approved")) in answers
         assert decided == (kept.decided_by is not None) and decided != (("other", kept) in answers)
@@ -191,9 +193,9 @@ async def test_late_outcome_of_a_lost_run_is_kept_with_its_step(store: Store) ->
     """Whatever its new owner writes of the step, before and after; and nothing else of the step is changed."""
     await store.write(new(run(), steps=(step(1, state="unknown"), step(2))))
     zombie = step(1, state="finished", result="late", late="it was done")
-    await store.late(zombie, events=(event("tool.late"),), audit=(audit_line("late"),))
-    assert await store.steps("run_1", tenant="acme") == [step(1, state="unknown", late="it was done"), step(2)]
+    await store.write_late_report(zombie, events=(event("tool.late"),), audit=(audit_line("late"),))
+    assert await store.list_steps("run_1", tenant="acme") == [step(1, state="unknown", late="it was done"), step(2)]
     await store.write(Change(run=run(), steps=(step(1, state="planned"),)))
-    assert (await store.steps("run_1", tenant="acme"))[0] == step(1, state="planned", late="it was done")
-    assert [e.type for e in await store.events(after=0, limit=9)] == ["tool.late"]
+    assert (await store.list_steps("run_1", tenant="acme"))[0] == step(1, state="planned", late="it was done")
+    assert [e.type for e in await store.list_events(after=0, limit=9)] == ["tool.late"]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["late"]

@@ -51,7 +51,7 @@ async def test_runs_are_filtered_by_any_combination(store: Store) -> None:
         found: list[str] = []
         after: str | None = None
         while len(found) <= len(whole):
-            page = await store.runs(tenant="acme", after=after, limit=5, **wanted)
+            page = await store.list_runs(tenant="acme", after=after, limit=5, **wanted)
             found += [one.id for one in page.runs]
             if page.behind is None:
                 break
@@ -65,7 +65,7 @@ async def test_workflow_name_of_a_run_is_returned(store: Store) -> None:
     await store.write(new(begun))
     await store.write(moved(run(kind="workflow", workflow="report", state="completed")))
     there = await store.run("run_1", tenant="acme")
-    [listed] = (await store.runs(tenant="acme", limit=9)).runs
+    [listed] = (await store.list_runs(tenant="acme", limit=9)).runs
     assert there is not None
     assert (there.workflow, listed.workflow, listed.state) == ("report", "report", "completed")
 
@@ -76,11 +76,11 @@ async def waiting(store: Store) -> None:
     for name, (expires_s, created_s) in facts.items():
         await store.write(parked(f"run_{name}", approval_id=name, expires_s=expires_s, created_s=created_s))
     await store.write(parked("run_x", approval_id="x", tenant="other", expires_s=50.0))
-    await store.rule(write("d", now_s=50.0))
+    await store.decide_approval(write("d", now_s=50.0))
 
 
 async def ids(store: Store, **which: Any) -> list[str]:
-    return [one.id for one in await store.approvals(tenant="acme", **{"limit": 9, **which})]
+    return [one.id for one in await store.list_approvals(tenant="acme", **{"limit": 9, **which})]
 
 
 async def test_urgency_order_lists_the_soonest_expiry_first(store: Store) -> None:
@@ -158,7 +158,7 @@ async def test_pending_approvals_are_counted_in_groups(store: Store) -> None:
     await many_waiting(store)
 
     async def groups(**which: Any) -> list[tuple[str, int, int, float]]:
-        found = await store.approval_groups(tenant="acme", **{"limit": 9, **which})
+        found = await store.list_approval_groups(tenant="acme", **{"limit": 9, **which})
         return [(one.first, one.count, one.calls, one.next_s) for one in found]
 
     called = [("f", 3, 1, 90.0), ("a", 1, 1, 1000.0), ("d", 1, 1, 1000.0), ("e", 1, 1, 1000.0)]

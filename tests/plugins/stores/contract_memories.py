@@ -76,9 +76,9 @@ async def test_memories_are_listed_in_pages(store: Store) -> None:
     for number in range(5):
         await store.remember(memory(number, conversation="c" if number % 2 else None), limit=9)
     whose = {"tenant": "acme", "owner": "user:ann"}
-    first = await store.memories(**whose, before=None, limit=2)
+    first = await store.list_memories(**whose, before=None, limit=2)
     assert [m.id for m in first.memories] == ["m4", "m3"] and first.next is not None
     assert await store.forget(["m3", "m1"], **whose) == 2
-    second = await store.memories(**whose, before=first.next, limit=2)
+    second = await store.list_memories(**whose, before=first.next, limit=2)
     assert ([m.id for m in second.memories], second.next) == (["m2", "m0"], None)
-    assert (await store.memories(tenant="acme", owner="user:bob", before=None, limit=2)).memories == []
+    assert (await store.list_memories(tenant="acme", owner="user:bob", before=None, limit=2)).memories == []

@@ -12,7 +12,7 @@ ROW = StoredUsage("2026-11-26", "acme", "alice", "gpt-4.1", "openai", "passthrou
 
 
 async def read(store: Store, *by: Dimension, tenant: str | None = None) -> list[StoredUsage]:
-    return list(await store.usage(since="0000-00-00", until="9999-99-99", by=by, tenant=tenant))
+    return list(await store.sum_usage(since="0000-00-00", until="9999-99-99", by=by, tenant=tenant))
 
 
 async def test_usage_rows_are_summed(store: Store) -> None:
@@ -52,11 +52,11 @@ async def test_usage_is_selected_by_day_and_tenant(store: Store) -> None:
     days = ("2026-10-31", "2026-11-01", "2026-11-30", "2026-12-01")
     await store.add_usage([replace(ROW, day=day) for day in days], writer="a", now_s=1.0)
     await store.add_usage([replace(ROW, day="2026-11-15", tenant="rival")], writer="a", now_s=1.0)
-    found = await store.usage(since="2026-11-01", until="2026-11-30", by=("day",), tenant="acme")
+    found = await store.sum_usage(since="2026-11-01", until="2026-11-30", by=("day",), tenant="acme")
     assert [row.day for row in found] == ["2026-11-01", "2026-11-30"]
-    found = await store.usage(since="2026-11-01", until="2026-11-30", by=("tenant",), tenant=None)
+    found = await store.sum_usage(since="2026-11-01", until="2026-11-30", by=("tenant",), tenant=None)
     assert [row.tenant for row in found] == ["acme", "rival"]
-    assert await store.usage(since="2026-11-01", until="2026-11-30", by=(), tenant="new") == []
+    assert await store.sum_usage(since="2026-11-01", until="2026-11-30", by=(), tenant="new") == []
 
 
 @pytest.mark.parametrize("days", [("2026-11-26", "2026-11-26"), ("2026-11-01", "2026-11-30")])
@@ -66,11 +66,13 @@ async def test_usage_is_selected_by_keys(store: Store, days: tuple[str, str]) ->
     await store.add_usage([*rows, replace(rows[1], model="other")], writer="a", now_s=1.0)
     since, until = days
     wanted = [(row.tenant, row.key) for row in reversed(rows) if row.key != "k0007"]
-    found = await store.usage(since=since, until=until, by=("tenant", "key"), tenant=None, only=[*wanted, ("b", "no")])
+    found = await store.sum_usage(
+        since=since, until=until, by=("tenant", "key"), tenant=None, only=[*wanted, ("b", "no")]
+    )
     assert [(row.tenant, row.key) for row in found] == sorted(wanted)
     assert {(row.tenant, row.key, row.requests) for row in found if row.requests != 2} == {("b", "k0000", 4)}
     for only, tenant in (([], None), ([("acme", "k0001")], "b")):
-        assert await store.usage(since=since, until=until, by=("tenant", "key"), tenant=tenant, only=only) == []
+        assert await store.sum_usage(since=since, until=until, by=("tenant", "key"), tenant=tenant, only=only) == []
 
 
 async def test_large_usage_numbers_and_unusual_names_are_stored(store: Store) -> None:
@@ -85,11 +87,11 @@ async def test_usage_lost_by_a_dead_writer_is_reported_once(store: Store) -> Non
     for writer, now_s in (("ended", 1.0), ("lost", 2.0), ("alive", 2.0), ("alive", 9.0)):
         await store.add_usage([ROW], writer=writer, now_s=now_s)
     await store.end_usage("ended")
-    assert await store.lost_usage(before_s=5.0) == [2.0]
-    assert await store.lost_usage(before_s=5.0) == []
+    assert await store.forget_lost_usage(before_s=5.0) == [2.0]
+    assert await store.forget_lost_usage(before_s=5.0) == []
     await store.add_usage([], writer="alive", now_s=11.0)
-    assert await store.lost_usage(before_s=10.0) == []
-    assert await store.lost_usage(before_s=12.0) == [11.0]
+    assert await store.forget_lost_usage(before_s=10.0) == []
+    assert await store.forget_lost_usage(before_s=12.0) == [11.0]
 
 
 async def test_prune_usage_deletes_old_days(store: Store) -> None:
@@ -110,13 +112,13 @@ async def test_usage_changes_report_the_changed_days(store: Store) -> None:
     assert seen[1].keys() == {"2026-11-25"}
     assert seen[1]["2026-11-25"] == seen[2]["2026-11-25"] == seen[3]["2026-11-25"]
     assert seen[2]["2026-11-26"] < seen[3]["2026-11-26"]
-    assert await store.usage_changes(since="2026-11-27", until="2026-11-30") == {}
+    assert await store.list_usage_changes(since="2026-11-27", until="2026-11-30") == {}
     await store.prune_usage(before="2026-11-26")
     assert (await changes(store)).keys() == {"2026-11-26"}
 
 
 async def changes(store: Store) -> Mapping[str, int]:
-    return await store.usage_changes(since="2026-11-01", until="2026-11-26")
+    return await store.list_usage_changes(since="2026-11-01", until="2026-11-26")
 
 
 async def test_usage_sums_are_capped_at_the_maximum(store: Store) -> None:
@@ -136,12 +138,12 @@ async def test_active_gateways_are_counted(store: Store) -> None:
     """Until they leave, or have not said so for too long. A duty of another name is none."""
     assert await store.count_gateways(now_s=0.0) == 0
     await store.take_duty("prune", owner="w", now_s=0.0, until_s=99.0)
-    await store.attend("one", now_s=0.0, until_s=30.0)
-    await store.attend("two", now_s=5.0, until_s=35.0)
-    await store.attend("one", now_s=10.0, until_s=40.0)
+    await store.announce_gateway("one", now_s=0.0, until_s=30.0)
+    await store.announce_gateway("two", now_s=5.0, until_s=35.0)
+    await store.announce_gateway("one", now_s=10.0, until_s=40.0)
     assert [await store.count_gateways(now_s=now_s) for now_s in (10.0, 36.0, 41.0)] == [2, 1, 0]
-    await store.leave("two")
-    await store.leave("two")
+    await store.withdraw_gateway("two")
+    await store.withdraw_gateway("two")
     assert await store.count_gateways(now_s=10.0) == 1
-    await store.attend("three", now_s=50.0, until_s=80.0)
+    await store.announce_gateway("three", now_s=50.0, until_s=80.0)
     assert await store.count_gateways(now_s=10.0) == 1

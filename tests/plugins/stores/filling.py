@@ -43,7 +43,7 @@ async def _fill_general(store: Store) -> None:
         seen = WorkerService(worker=name, name=name, state="error", error=name, updated_s=70.5)
         await store.report_services(name, [seen, replace(seen, name="none", error=None)])
         await store.put_definitions({name: name})
-        await store.secret(name)
+        await store.get_or_create_secret(name)
         await store.end_session(name, until_s=9e9, now_s=1.0)
         await store.take_duty(name, owner=name, now_s=1.0, until_s=2.0)
         facts = {"tenant": name, "hint": name, "terms": name, "created_by": name, "created_s": 10.0}
@@ -82,9 +82,9 @@ async def _fill_runs(store: Store) -> None:
         steps = (step(1, result=text, shown=None, answer=BYTES, **whose), step(2, tainted=True, **whose))
         parts = {"steps": steps, "events": (event(data=BYTES, **whose),), "audit": (audit_line(tool=text, **whose),)}
         await store.write(new(begun, approvals=(asked, approval(f"other_{number}", **whose)), **parts))
-        await store.awaits(f"run_{number}", tenant=whose["tenant"], waiter=text[:99], until_s=9.5)
+        await store.note_waiting_request(f"run_{number}", tenant=whose["tenant"], waiter=text[:99], until_s=9.5)
         granting = grant(f"gr_{number}", conversation=text[:99], expires_s=None if number % 2 else 9e9, **whose)
-        await store.rule(write(f"ap_{number}", tenant=whose["tenant"], comment=text, grant=granting))
+        await store.decide_approval(write(f"ap_{number}", tenant=whose["tenant"], comment=text, grant=granting))
         ask = AskBefore(
             id=f"ask_{number}", tenant="t", caller=text[:99], conversation="c", created_s=1.0, expires_s=9e9, user=None
         )

@@ -59,7 +59,7 @@ async def test_unknown_tool_in_risk_rules_is_reported_only_with_plugins(tmp_path
         found: list[Problem] = []
         catalog = await load_tools(settings, None, Results(), found)  # type: ignore[arg-type]  # no host
         assert [problem.path for problem in found] == told
-        assert [name for name in catalog.names() if name == "look"] == list(tools and ["look"])
+        assert [name for name in catalog.list_names() if name == "look"] == list(tools and ["look"])
     assert len(Toolbox.built) >= 1
 
 
@@ -254,7 +254,7 @@ def test_changed_assessor_source_changes_the_policy_hash(site: Path) -> None:
     for source in (ASSESSOR, ASSESSOR.replace('"auto", "whitelist"', '"confirm", "default"'), ASSESSOR):
         (site / "plugins" / "tools" / "kubectl" / "assessor.py").write_text(source)
         gate = build_gate(settings, None, [], at_hand=True, names={"kubectl": ["look"]})  # type: ignore[arg-type]  # no host
-        hashes.add(gate.policy_hash("look"))
+        hashes.add(gate.hash_policy("look"))
     assert len(hashes) == 2
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.config import Settings
-from gateway.server.lanes.rights import build_client_refusal, key_ring
+from gateway.server.lanes.rights import build_client_refusal, build_key_ring
 from gateway.tools.client_rights import Refusal
 from tests.tools.doubles import exchange
 
@@ -22,15 +22,15 @@ def settings(**further: object) -> Settings:
 
 def refusal_of(**further: object) -> Refusal:
     found = settings(**further)
-    return build_client_refusal(found, key_ring(found))
+    return build_client_refusal(found, build_key_ring(found))
 
 
 def test_deciders_are_the_approving_keys_of_their_tenant() -> None:
     """In their own tenant."""
-    keys = key_ring(settings())
+    keys = build_key_ring(settings())
 
-    assert list(keys.deciders("team")) == ["anna"]
-    assert list(keys.deciders("others")) == []
+    assert list(keys.list_deciders("team")) == ["anna"]
+    assert list(keys.list_deciders("others")) == []
 
 
 def test_mcp_client_call_is_refused_without_the_mcp_endpoint() -> None:

@@ -78,7 +78,9 @@ async def test_concurrent_first_requests_are_all_answered() -> None:
                 return response.status
 
         assert await asyncio.gather(*map(status, paths)) == [200] * len(paths)
-        assert (await made.gateway._built.pages.others()) is (await made.gateway._built.pages.others())
+        assert (await made.gateway._built.pages.list_other_routes()) is (
+            await made.gateway._built.pages.list_other_routes()
+        )
 
 
 async def test_first_request_is_refused_with_the_usual_errors() -> None:
@@ -134,7 +136,7 @@ async def test_stream_of_a_page_made_during_drain_ends() -> None:
 async def test_drain_does_not_wait_for_pages_being_made() -> None:
     """Its end comes while they are made for a request whose client has left."""
     async with LocalGateway({"upstreams": []}) as made:
-        making = asyncio.create_task(made.gateway._built.pages.others())
+        making = asyncio.create_task(made.gateway._built.pages.list_other_routes())
         await until(lambda: made.gateway._built.pages._later._making is not None)
         await asyncio.wait_for(made.gateway.drain(), 120)
     assert making.cancelled() or making.done()

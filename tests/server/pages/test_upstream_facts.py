@@ -4,7 +4,7 @@ import pytest
 
 from gateway.config import Settings
 from gateway.model.adaptation.quirks import LearntQuirks
-from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
+from gateway.server.pages.upstream_facts import UpstreamNumbers, iterate_upstream_facts
 from gateway.telemetry.page_text import Gauge
 
 ENDPOINTS = [{"url": "http://a:1/v1", "name": "a", "concurrent": 4, "models": ["x*"]}, {"url": "http://b:2/v1"}]
@@ -33,7 +33,7 @@ def test_endpoint_state_reports_the_cause_that_blocks_requests(
     """Health checks before the breaker: while they fail, nothing else lets a request through."""
     numbers = UpstreamNumbers({}, [gauge(name, value) for name, value in told.items()])
     ((first, _),) = [
-        one.endpoints for one in upstream_facts(SETTINGS, demo_url=None, numbers=numbers, learnt=LearntQuirks())
+        one.endpoints for one in iterate_upstream_facts(SETTINGS, demo_url=None, numbers=numbers, learnt=LearntQuirks())
     ]
     assert (first.state, first.retry_in_s) == (state, retry_in_s)
 
@@ -54,7 +54,7 @@ def test_counts_belong_to_their_endpoint() -> None:
         gauge("endpoint_requests", 1.0),
         gauge("endpoint_requests", 0.0, "b:2"),
     ]
-    (found,) = upstream_facts(
+    (found,) = iterate_upstream_facts(
         SETTINGS, demo_url="http://demo", numbers=UpstreamNumbers(counts, gauges), learnt=LearntQuirks()
     )
     first, second = found.endpoints
@@ -67,5 +67,7 @@ def test_counts_belong_to_their_endpoint() -> None:
 
 def test_without_upstreams_there_is_the_demo_model() -> None:
     numbers = UpstreamNumbers({}, [("gateway_upstream_up", "", [("upstream", "demo")], 1.0)])
-    (found,) = upstream_facts(Settings(), demo_url="http://127.0.0.1:7/v1", numbers=numbers, learnt=LearntQuirks())
+    (found,) = iterate_upstream_facts(
+        Settings(), demo_url="http://127.0.0.1:7/v1", numbers=numbers, learnt=LearntQuirks()
+    )
     assert [(one.url, one.state, one.tries) for one in found.endpoints] == [("http://127.0.0.1:7/v1", "up", None)]

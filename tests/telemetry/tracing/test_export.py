@@ -115,7 +115,9 @@ async def test_spans_lost_at_shutdown_are_counted_in_the_log(
 async def test_full_span_queue_drops_and_counts_spans() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sending = SpanSender(target(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"), secrets=tuple)
-        record = Record("one", "internal", Tracer(sending.send, share=1.0, receivers=frozenset()).below(None), 1, 2, {})
+        record = Record(
+            "one", "internal", Tracer(sending.send, share=1.0, receivers=frozenset()).open_child_span(None), 1, 2, {}
+        )
         for _ in range(WAITING + 2000):
             sending.send(record)
         counted = {labels[0]: count for (_, labels), (count,) in sending.collect_counts()}

@@ -8,10 +8,10 @@ from aiohttp import web
 
 from gateway.approvals.view import get_waiting_arguments
 from gateway.console.api_client import ApiError
-from gateway.console.rendering import shown_line
+from gateway.console.rendering import format_line
 from gateway.console.request import VIEWING, Page, Visit, see_other
 from gateway.console.schema_form import FormError, build_fields, parse_object, parse_values
-from gateway.console.visible_text import exact_arguments, exact_difference
+from gateway.console.visible_text import render_exact_arguments, render_exact_difference
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 
@@ -35,17 +35,17 @@ PAST: Final[Mapping[str, str]] = {"approve": "approved", "reject": "rejected"}
 class ApprovalPage:
     """The page of one approval."""
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         deciding = ("approve",)
         return (
-            Page("GET", "/approvals/{id}", self._approval, VIEWING),
+            Page("GET", "/approvals/{id}", self._show_approval, VIEWING),
             Page("GET", "/approvals/{id}/preview", self._preview, deciding),
             Page("POST", "/approvals/{id}", self._decide, deciding),
             Page("POST", "/approvals/{id}/assign", self._assign, deciding),
-            Page("POST", "/approvals/{id}/notes", self._note, deciding),
+            Page("POST", "/approvals/{id}/notes", self._store_note, deciding),
         )
 
-    async def _approval(self, visit: Visit) -> web.Response:
+    async def _show_approval(self, visit: Visit) -> web.Response:
         approval = await visit.api.get("context", "approvals", visit.match["id"])
         return await self._render_page(visit, approval)
 
@@ -61,8 +61,8 @@ class ApprovalPage:
         arguments = get_waiting_arguments(approval)
         fields = build_fields(approval["parameters"], arguments)
         # In a thread: some of a million characters take seconds.
-        shown_arguments = await asyncio.to_thread(exact_arguments, arguments, language=visit.language)
-        return await visit.page(
+        shown_arguments = await asyncio.to_thread(render_exact_arguments, arguments, language=visit.language)
+        return await visit.render_page(
             "approval.html",
             title="Approval",
             status=status,
@@ -78,11 +78,11 @@ class ApprovalPage:
 
     async def _preview(self, visit: Visit) -> web.Response:
         preview = await visit.api.get("context", "approvals", visit.match["id"], "preview")
-        lines = await asyncio.to_thread(exact_difference, preview["before"], preview["after"] or "")
+        lines = await asyncio.to_thread(render_exact_difference, preview["before"], preview["after"] or "")
         if "HX-Request" in visit.request.headers:
-            return visit.answer("preview.html", preview=preview, lines=lines)
+            return visit.render_answer("preview.html", preview=preview, lines=lines)
         title, approval_id = "What it changes", visit.match["id"]
-        return await visit.page("preview_page.html", title=title, preview=preview, lines=lines, id=approval_id)
+        return await visit.render_page("preview_page.html", title=title, preview=preview, lines=lines, id=approval_id)
 
     async def _decide(self, visit: Visit) -> web.Response:
         approval_id, form = visit.match["id"], visit.form
@@ -102,7 +102,7 @@ class ApprovalPage:
                 body["arguments"] = await self._parse_arguments(visit, approval_id)
             decided = await visit.api.post("context", "approvals", approval_id, body=body)
         except FormError as error:
-            problem = f"{shown_line(error.name)}: {error.problem(visit.t)}"
+            problem = f"{format_line(error.name)}: {error.format_problem(visit.t)}"
             return await self._render_failure(visit, approval_id, 422, problem)
         except ApiError as error:
             return await self._render_failure(visit, approval_id, error.status, error.message)
@@ -117,7 +117,7 @@ class ApprovalPage:
         to = visit.form.get("me") or visit.form.get("to", "").strip() or None
         return await self._post_change(visit, "assign", done="assigned" if to else "unassigned", body={"to": to})
 
-    async def _note(self, visit: Visit) -> web.Response:
+    async def _store_note(self, visit: Visit) -> web.Response:
         return await self._post_change(visit, "notes", done="noted", body={"text": visit.form.get("text", "").strip()})
 
     async def _post_change(self, visit: Visit, what: str, *, done: str, body: Mapping[str, str | None]) -> web.Response:

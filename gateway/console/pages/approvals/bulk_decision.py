@@ -14,9 +14,9 @@ from gateway.console.api_client import Api, ApiError
 from gateway.console.pages.approvals.approval import BASES, PAST
 from gateway.console.pages.approvals.inbox import parse_filters
 from gateway.console.request import Page, Visit, see_other
-from gateway.console.visible_text import ShownArguments, exact_arguments
+from gateway.console.visible_text import ShownArguments, render_exact_arguments
 from gateway.contracts.api_bounds import BATCH_MOST, LIMIT_MOST
-from gateway.contracts.canonical_json import canonical
+from gateway.contracts.canonical_json import write_canonical
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 
@@ -62,7 +62,7 @@ class Several:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
+    def list_pages(self) -> tuple[Page, ...]:
         deciding = ("approve",)
         return (
             Page("GET", "/approvals/several", self._show_matching, deciding),
@@ -99,9 +99,9 @@ class Several:
         self, visit: Visit, found: Sequence[Json], *, is_cut: bool = False, decided: int = 0
     ) -> web.Response:
         # In a thread: some of a million characters take seconds.
-        calls = await asyncio.to_thread(lambda: list(_equal(found, visit)))
+        calls = await asyncio.to_thread(lambda: list(_iterate_equal_calls(found, visit)))
         count = sum(len(one.approvals) for one in calls)
-        return await visit.page(
+        return await visit.render_page(
             "several.html",
             title="Decide on several calls",
             calls=calls,
@@ -134,7 +134,7 @@ class Several:
         failed = [result for result in results if result["status"] != 200]
         done = len(results) - len(failed)
         if failed:
-            return await visit.page("batch.html", title="Decisions", status=409, failed=failed, count=done)
+            return await visit.render_page("batch.html", title="Decisions", status=409, failed=failed, count=done)
         is_open = any(result["approval"]["state"] == "pending" for result in results)
         past = "counted" if is_open else PAST[decision]
         runs = {result["approval"]["run_id"] for result in results}
@@ -151,15 +151,15 @@ async def _find_approval(api: Api, approval_id: str) -> Json | None:
         raise
 
 
-def _equal(found: Sequence[Json], visit: Visit) -> Iterator[EqualCalls]:
+def _iterate_equal_calls(found: Sequence[Json], visit: Visit) -> Iterator[EqualCalls]:
     """Yield the calls that are equal together, as many as one page holds; the others are left out."""
     together: dict[tuple[str, str], list[Json]] = {}
     for approval in found[:CALLS_MOST]:
-        together.setdefault((approval["tool"], canonical(get_waiting_arguments(approval))), []).append(approval)
+        together.setdefault((approval["tool"], write_canonical(get_waiting_arguments(approval))), []).append(approval)
     chars = 0
     for number, ((_, text), approvals) in enumerate(together.items()):
         chars += len(text)
         if number and (number >= DIFFERENT_MOST or chars > CHARS_MOST):
             continue
         arguments = get_waiting_arguments(approvals[0])
-        yield EqualCalls(approvals, exact_arguments(arguments, language=visit.language))
+        yield EqualCalls(approvals, render_exact_arguments(arguments, language=visit.language))

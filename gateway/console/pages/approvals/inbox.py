@@ -7,11 +7,11 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.api_client import Api, ApiError
-from gateway.console.event_hub import Live, PageView, sse_frame
+from gateway.console.event_hub import Live, PageView, format_sse_frame
 from gateway.console.pages.approvals.approval import BASES
 from gateway.console.rendering import TemplateRenderer
 from gateway.console.request import CONSOLE, VIEWING, Page, Visit, link, see_other
-from gateway.console.static import static_url
+from gateway.console.static import build_static_url
 from gateway.contracts.storage.store import Json
 
 SHOWN: Final = 50
@@ -43,19 +43,19 @@ class Inbox:
         self._live = live
         self._now_s = now_s
 
-    def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "", self._inbox), Page("GET", "/live", self._news, VIEWING))
+    def list_pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "", self._show_inbox), Page("GET", "/live", self._stream_news, VIEWING))
 
-    async def _inbox(self, visit: Visit) -> web.Response:
+    async def _show_inbox(self, visit: Visit) -> web.Response:
         if not visit.may(*VIEWING):  # a key of operators only
             return see_other("status")
-        order = _word(visit, "order", ORDERS) or "urgency"
-        group = _word(visit, "group", GROUPINGS)
+        order = _read_word(visit, "order", ORDERS) or "urgency"
+        group = _read_word(visit, "group", GROUPINGS)
         narrowed = parse_filters(visit.query, self._now_s())
         status, problem = 200, None
         try:
             listed, summary = await asyncio.gather(
-                _groups(visit.api, group, narrowed) if group else _calls(visit, order, narrowed),
+                _list_groups(visit.api, group, narrowed) if group else _list_calls(visit, order, narrowed),
                 visit.api.get("context", "summary"),
             )
         except ApiError as error:
@@ -63,7 +63,7 @@ class Inbox:
                 raise
             status, problem, listed = error.status, error.message, {"data": [], "next": None}
             summary = await visit.api.get("context", "summary")
-        return visit.answer(
+        return visit.render_answer(
             "inbox.html",
             status=status,
             title=visit.t("Inbox"),
@@ -81,25 +81,29 @@ class Inbox:
             problem=problem,
         )
 
-    async def _news(self, visit: Visit) -> web.StreamResponse:
+    async def _stream_news(self, visit: Visit) -> web.StreamResponse:
         async def count() -> bytes:
-            return sse_frame("count", str((await visit.api.get("context", "summary"))["pending"]))
+            return format_sse_frame("count", str((await visit.api.get("context", "summary"))["pending"]))
 
-        return await self._live.news(visit, count)
+        return await self._live.stream_news(visit, count)
 
     async def render_event(self, event: Json, api: Api, view: PageView) -> bytes:
         """Return the frames of an event for open inboxes (`gateway.console.event_hub.Render`)."""
         if event["event"] not in ("approval.required", "approval.partly_approved", "approval.resolved"):
             return b""
         pending = (await api.get("context", "summary"))["pending"]
-        count = sse_frame("count", str(pending))
+        count = format_sse_frame("count", str(pending))
         if event["event"] == "approval.resolved":
-            return sse_frame("resolved", event["data"]["approval_id"]) + count
-        frame = {"static": static_url, "console": CONSOLE, "link": link, "bases": BASES}
+            return format_sse_frame("resolved", event["data"]["approval_id"]) + count
+        frame = {"static": build_static_url, "console": CONSOLE, "link": link, "bases": BASES}
         card = {**frame, "approval": event["data"], "decides": view.decides}
-        fresh = sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
+        fresh = format_sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
         # A card that is there already makes room for the one with its first approval.
-        return fresh if event["event"] == "approval.required" else sse_frame("resolved", event["data"]["id"]) + fresh
+        return (
+            fresh
+            if event["event"] == "approval.required"
+            else format_sse_frame("resolved", event["data"]["id"]) + fresh
+        )
 
 
 def parse_filters(query: Mapping[str, str], now_s: float) -> dict[str, str | int | None]:
@@ -109,18 +113,18 @@ def parse_filters(query: Mapping[str, str], now_s: float) -> dict[str, str | int
     return {**narrowed, "until": f"{now_s - int(age):.0f}" if age in AGES else None}
 
 
-async def _calls(visit: Visit, order: str, narrowed: Mapping[str, str | int | None]) -> Json:
+async def _list_calls(visit: Visit, order: str, narrowed: Mapping[str, str | int | None]) -> Json:
     after = visit.query.get("after")
     return await visit.api.get(
         "context", "approvals", status="pending", order=order, limit=SHOWN, after=after, **narrowed
     )
 
 
-async def _groups(api: Api, by: str, narrowed: Mapping[str, str | int | None]) -> Json:
+async def _list_groups(api: Api, by: str, narrowed: Mapping[str, str | int | None]) -> Json:
     return await api.get("context", "approvals", "groups", by=by, limit=SHOWN, **narrowed)
 
 
-def _word(visit: Visit, name: str, words: Mapping[str, str]) -> str | None:
+def _read_word(visit: Visit, name: str, words: Mapping[str, str]) -> str | None:
     """Return the word of a choice that the query makes; None for another one."""
     word = visit.query.get(name)
     return word if word in words else None

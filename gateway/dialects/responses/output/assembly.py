@@ -52,12 +52,12 @@ class Output:
         self._of_gateway = GatewayCalls(facts)
         self._opaque = OpaqueFields()
 
-    def take(self, chunk: Chunk) -> None:
+    def add_chunk(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
         if isinstance(chunk, str):
             self._add_answer_text(chunk)
             return
-        delta, told = self.turn.take(chunk)
+        delta, told = self.turn.take_chunk(chunk)
         if told is not None:
             self._add_event(told)
         if delta:
@@ -111,7 +111,7 @@ class Output:
         if event["type"] == "run.resumed":
             self._resume_run(event["said"])
         elif self._facts.shows_calls:
-            self._of_gateway.tell(event, self)
+            self._of_gateway.add_event(event, self)
 
     def _resume_run(self, said: str) -> None:
         """Go on with a run that a crash cut, and whose recorded text is `said`.
@@ -165,12 +165,12 @@ class Output:
         if isinstance(item, Texts) and item.thinks == thinks:
             self._close_part()
         else:
-            place = self._next_place("rs") if thinks else self.place("msg")
+            place = self._take_next_place("rs") if thinks else self.open_place("msg")
             item = Texts(*place, thinks=thinks, packs=self._packs)
             self.add(item)
             self._open = item
-        self.part = part = item.part(kind)
-        self.events.add(kind.added, {**part.place, "part": part.view()})
+        self.part = part = item.build_part(kind)
+        self.events.add(kind.added, {**part.place, "part": part.build_view()})
         return part
 
     def _close_part(self) -> None:
@@ -179,7 +179,7 @@ class Output:
             return
         kind = part.kind
         self.events.add(kind.text_done, {**part.place, kind.text: part.close(), **kind.of_texts})
-        self.events.add(kind.done, {**part.place, "part": part.view()})
+        self.events.add(kind.done, {**part.place, "part": part.build_view()})
         self.part = None
 
     def _annotate(self, annotation: Json) -> None:
@@ -193,16 +193,16 @@ class Output:
 
     # Items.
 
-    def place(self, prefix: str) -> tuple[str, int]:
+    def open_place(self, prefix: str) -> tuple[str, int]:
         """End the item that takes pieces. Return id and index of the item that is added next.
 
         What its model must see again, and no item holds yet, goes in front of it.
         """
         self.close()
         self._add_opaque()
-        return self._next_place(prefix)
+        return self._take_next_place(prefix)
 
-    def _next_place(self, prefix: str) -> tuple[str, int]:
+    def _take_next_place(self, prefix: str) -> tuple[str, int]:
         self.close()
         index = len(self.items)
         return build_output_id(prefix, self._response_id, index), index
@@ -216,19 +216,19 @@ class Output:
             goes_on = isinstance(last, Texts | ClientCall)
         if (beside := self._opaque.take(goes_on=goes_on)) is None:
             return
-        item = Texts(*self._next_place("rs"), thinks=True)
+        item = Texts(*self._take_next_place("rs"), thinks=True)
         self.add(item)
         item.status, item.beside = "completed", beside
         self.end_item(item.index)
 
     def add(self, item: Item) -> None:
         """Add an item, whose place is known."""
-        self.events.add("response.output_item.added", {"output_index": len(self.items), "item": item.view()})
+        self.events.add("response.output_item.added", {"output_index": len(self.items), "item": item.build_view()})
         self.items.append(item)
 
     def end_item(self, index: int) -> None:
         """Emit the event that an item is whole."""
-        self.events.add("response.output_item.done", {"output_index": index, "item": self.items[index].view()})
+        self.events.add("response.output_item.done", {"output_index": index, "item": self.items[index].build_view()})
 
     def close(self, status: Status = "completed") -> None:
         """End the item that takes pieces, if any."""
@@ -284,8 +284,8 @@ class Output:
 
     def _begin_call(self, name: str, call_id: str, index: object) -> ClientCall:
         """Begin an item for a call of the client's tool; one that does not stream is added at its end."""
-        tool = self._facts.tool(name)
-        item_id, place = self.place(_PREFIXES[tool.kind])
+        tool = self._facts.find_tool(name)
+        item_id, place = self.open_place(_PREFIXES[tool.kind])
         call_id = call_id or build_output_id("call", self._response_id, place)
         call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)
         self._known.add(call_id)
@@ -302,7 +302,7 @@ class Output:
         if status == "completed" and not call.is_told and is_blank(call.arguments):
             call.pieces = []
             self._take_piece(call, NO_ARGUMENTS)
-        shown = call.view()
+        shown = call.build_view()
         match shown["type"]:
             case "function_call":
                 if not call.streams:
@@ -317,7 +317,7 @@ class Output:
 
     def _add_image(self, data: str) -> None:
         """Add a whole image, in Base64, as an item with its events."""
-        item_id, index = self.place("ig")
+        item_id, index = self.open_place("ig")
         fields = {"id": item_id, "type": "image_generation_call"}
         item = WholeItem({**fields, "status": "in_progress", "result": None})
         self.add(item)

@@ -19,7 +19,7 @@ class Items(Protocol):
 
     events: ResponseEvents
 
-    def place(self, prefix: str) -> tuple[str, int]:
+    def open_place(self, prefix: str) -> tuple[str, int]:
         """End the item that takes pieces. Return id and index of the item that is added next."""
         ...
 
@@ -41,7 +41,7 @@ class GatewayCalls:
         self._listed = set(facts.listed)
         self._failed: set[str] = set()  # labels whose service did not run
 
-    def tell(self, event: Json, output: Items) -> None:
+    def add_event(self, event: Json, output: Items) -> None:
         """Add an event of the run to the output; events of other types are ignored."""
         match event["type"]:
             case "tools.listed":
@@ -87,7 +87,7 @@ class GatewayCalls:
         if known is not None:
             return known
         label, name = _split_tool_name(event["tool"], event["service"])
-        item_id, index = output.place("mcp")
+        item_id, index = output.open_place("mcp")
         call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
         self._calls[event["call_id"]] = call
         output.add(call)
@@ -117,14 +117,14 @@ class GatewayCalls:
         tool, service, edited = approval["tool"], approval["service"], approval["edited_arguments"]
         arguments = orjson.dumps(approval["arguments"] if edited is None else edited).decode()
         item = build_question_item(approval["id"], tool=tool, service=service, arguments=arguments)
-        _, index = output.place("ap")
+        _, index = output.open_place("ap")
         output.add(WholeItem(item))
         output.end_item(index)
 
 
 def _add_list(label: str, found: Json, ended: str, output: Items) -> None:
     """Add an item with what was found of the tools of a label, and the events up to the one with this ending."""
-    item_id, index = output.place("mcpl")
+    item_id, index = output.open_place("mcpl")
     item = WholeItem({"id": item_id, "type": "mcp_list_tools", "server_label": label, "tools": []})
     output.add(item)
     place = {"item_id": item_id, "output_index": index}

@@ -19,7 +19,7 @@ class Item(Protocol):
         """Return the id."""
         ...
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the item as it stands."""
         ...
 
@@ -93,7 +93,7 @@ class TextPart:
         self._whole = "".join(self.pieces)
         return self._whole
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the part as it stands."""
         view = {"type": self.kind.type, self.kind.text: self.text, **self.kind.of_part}
         return {**view, "annotations": list(self.annotations)} if self.kind is TEXT else view
@@ -114,7 +114,7 @@ class Texts:
     parts: list[TextPart] = field(default_factory=list)
     beside: ReasoningContent | None = None
 
-    def part(self, kind: PartKind) -> TextPart:
+    def build_part(self, kind: PartKind) -> TextPart:
         """Return a new part."""
         place = {"item_id": self.id, "output_index": self.index, kind.index: len(self.parts)}
         self.parts.append(TextPart(kind, place))
@@ -125,9 +125,9 @@ class Texts:
         """Return the length of the answer text in it, without refusals and reasoning."""
         return sum(len(part.text) for part in self.parts if part.kind is TEXT)
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the item as it stands."""
-        parts = [part.view() for part in self.parts]
+        parts = [part.build_view() for part in self.parts]
         if self.thinks:
             view: Json = {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
             if (self.packs or self.beside is not None) and self.status != "in_progress":
@@ -165,7 +165,7 @@ class ClientCall:
         """Return the arguments so far."""
         return "".join(self.pieces)
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the item as it stands."""
         call = build_call_item(self.tool, call_id=self.call_id, arguments=self.arguments)
         if not self.streams and self.status == "in_progress":  # its text follows
@@ -186,7 +186,7 @@ class GatewayCall:
     status: Status = "in_progress"
     result: str | None = None
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the item as it stands."""
         failed = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": self.result}]}
         return {
@@ -213,6 +213,6 @@ class WholeItem:
         """Return the id."""
         return str(self.fields["id"])
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the item as it stands."""
         return self.fields

@@ -39,7 +39,7 @@ class OpaqueFields:
         """Return the fields and forget them, or None if there are none. `goes_on`: their message has begun."""
         if self._message is None and not self._calls:
             return None
-        message = {} if self._message is None else self._message.whole()
-        calls = {call_id: fields.whole() for call_id, fields in self._calls.items()}
+        message = {} if self._message is None else self._message.get_whole()
+        calls = {call_id: fields.get_whole() for call_id, fields in self._calls.items()}
         self._message, self._calls = None, {}
         return ReasoningContent(message=message, calls=calls, goes_on=goes_on)

@@ -55,16 +55,16 @@ class Resource:
         self._repeated = {**_echo_fields(facts.fields), "background": background}
         self._json: tuple[bytes, bytes] | None = None
         if facts.left_out:
-            self.note("left_out_tools", ", ".join(dict.fromkeys(facts.left_out)))
+            self.add_metadata("left_out_tools", ", ".join(dict.fromkeys(facts.left_out)))
 
-    def note(self, key: str, text: str) -> None:
+    def add_metadata(self, key: str, text: str) -> None:
         """Add a pair to the metadata if there is room, and the client has none with this key."""
         metadata = self._repeated["metadata"]
         if key not in metadata and len(metadata) < METADATA_PAIRS:
             self._repeated["metadata"] = {**metadata, key: text[:METADATA_CHARS]}
             self._json = None
 
-    def view(self) -> Json:
+    def build_view(self) -> Json:
         """Return the object."""
         return {**self._named, **self._build_current_fields(), **self._repeated}
 

@@ -63,7 +63,7 @@ class DispatchedExchange(UpstreamTurn, Protocol):
         ...
 
     def switch_target(self, target: PlanTarget) -> None: ...
-    def attach(self, upstream: UpstreamConnection, data: bytes) -> None:
+    def attach_connection(self, upstream: UpstreamConnection, data: bytes) -> None:
         """Send the request, or the beginning of it, over a connection."""
         ...
 
@@ -86,7 +86,7 @@ class DispatchedExchange(UpstreamTurn, Protocol):
         ...
 
     def invite_body(self) -> None: ...
-    def fail(self, error: GatewayError, *, outcome: str) -> None: ...
+    def handle_failure(self, error: GatewayError, *, outcome: str) -> None: ...
     def fail_soon(self, error: GatewayError, *, outcome: str) -> None:
         """Fail in the next turn of the loop: requests that are held behind would be refused inside each other."""
         ...
@@ -113,17 +113,17 @@ class Dispatcher:
         """Begin the first attempt, with what is here of the body."""
         raise NotImplementedError
 
-    def request_fed(self, exchange: DispatchedExchange, piece: bytes) -> None:
+    def note_request_piece(self, exchange: DispatchedExchange, piece: bytes) -> None:
         """Note a further piece of the request's body, before it goes on."""
 
-    def body_arrived(self, exchange: DispatchedExchange) -> None:
+    def on_body_arrived(self, exchange: DispatchedExchange) -> None:
         """Look at the body again: more of it is here, or all (only with `awaits_body`)."""
 
     def on_connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
         """Send the request over the connection that was opened for it."""
-        exchange.attach(upstream, request)
+        exchange.attach_connection(upstream, request)
 
-    def response_received(self, exchange: DispatchedExchange, data: bytes) -> None:
+    def on_response_bytes(self, exchange: DispatchedExchange, data: bytes) -> None:
         """Take bytes of a response whose head was not forwarded yet."""
         exchange.forward_response(data)
 
@@ -150,7 +150,7 @@ class DispatcherFactory(Protocol):
 
     @property
     def most_targets(self) -> int: ...
-    def new_dispatcher(self) -> Dispatcher: ...
+    def build_dispatcher(self) -> Dispatcher: ...
 
 
 class Direct(Dispatcher):
@@ -166,13 +166,13 @@ class Direct(Dispatcher):
         target = exchange.target
         before, after = target.head
         request = b"".join((before, digits, after, body))
-        upstream = target.member.pool.take()
+        upstream = target.member.pool.take_idle()
         if upstream is None:
             exchange.open(request)
         else:
             if exchange.record.policy.repeatable:
                 exchange.repeat = [request]
-            exchange.attach(upstream, request)
+            exchange.attach_connection(upstream, request)
 
 
 DIRECT: Final = Direct()

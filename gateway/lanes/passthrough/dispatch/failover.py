@@ -27,7 +27,7 @@ from gateway.http.response_head import (
     may_become_head,
     parse_response_head,
 )
-from gateway.http.retry_after import wanted_pause_s
+from gateway.http.retry_after import read_retry_after_s
 from gateway.lanes.passthrough.dispatch.dispatcher import DispatchedExchange, Dispatcher
 from gateway.lanes.passthrough.dispatch.targets import Targets
 from gateway.lanes.passthrough.observers.observer import REFUSED
@@ -100,13 +100,13 @@ class Failover(Dispatcher):
         exchange.pending = [b"", *pieces]
         self._try_next(exchange, tries)
 
-    def request_fed(self, exchange: DispatchedExchange, piece: bytes) -> None:
+    def note_request_piece(self, exchange: DispatchedExchange, piece: bytes) -> None:
         if piece and self._kept is not None:
-            self._keep(piece)
+            self._retain_body(piece)
         if exchange.request_body is None and self._tries is not None:
             self._tries.record_sent()
 
-    def _keep(self, piece: bytes) -> None:
+    def _retain_body(self, piece: bytes) -> None:
         rules = self._targets.group.rules.retry
         self._kept_bytes += len(piece)
         if rules is None or self._kept_bytes > rules.body_bytes:
@@ -125,7 +125,7 @@ class Failover(Dispatcher):
             return
         except GatewayError as error:
             # Not at once: requests that are held behind this one would be refused inside each other.
-            exchange.client.listener.loop.call_soon(self._refuse, exchange, error)
+            exchange.client.listener.loop.call_soon(self._answer_unavailable, exchange, error)
             return
         if member is None:
             exchange.connecting = exchange.client.listener.loop.create_task(self._wait(exchange, tries))
@@ -135,14 +135,14 @@ class Failover(Dispatcher):
     async def _wait(self, exchange: DispatchedExchange, tries: Tries) -> None:
         """Wait in the queue of the upstream."""
         try:
-            member = await tries.home.place(tries)
+            member = await tries.home.wait_for_place(tries)
         except UndecidedError as undecided:
             exchange.connecting = None
             exchange.await_room(undecided, lambda: self._try_next(exchange, tries))
             return
         except GatewayError as error:
             exchange.connecting = None
-            self._refuse(exchange, error)
+            self._answer_unavailable(exchange, error)
             return
         exchange.connecting = None
         self._send(exchange, tries, member)
@@ -158,10 +158,10 @@ class Failover(Dispatcher):
         target, pending = self._targets.find(tries.group, member), exchange.pending
         if exchange.has_followed_attempts:
             target = exchange.start_attempt(target)
-        self._use(exchange, target)
+        self._use_endpoint(exchange, target)
         exchange.repeat = None
         before, after = target.head
-        upstream = member.pool.take()
+        upstream = member.pool.take_idle()
         if upstream is None:
             self._sent = self._stale = False
             pending[0] = b"".join((before, self._digits, after))
@@ -173,17 +173,17 @@ class Failover(Dispatcher):
                 exchange.repeat = request
             self.on_connected(exchange, upstream, b"".join(request))
 
-    def _use(self, exchange: DispatchedExchange, target: PlanTarget) -> None:
+    def _use_endpoint(self, exchange: DispatchedExchange, target: PlanTarget) -> None:
         exchange.switch_target(target)
         exchange.record.attempts += 1
 
     def on_connected(self, exchange: DispatchedExchange, upstream: UpstreamConnection, request: bytes) -> None:
         self._sent, self._stale, self._seen = True, upstream.reused, b""
-        exchange.attach(upstream, request)
+        exchange.attach_connection(upstream, request)
 
-    def _refuse(self, exchange: DispatchedExchange, error: GatewayError) -> None:
+    def _answer_unavailable(self, exchange: DispatchedExchange, error: GatewayError) -> None:
         """Answer for an upstream that cannot take the request."""
-        if exchange.is_under_way and not self._give_last(exchange):
+        if exchange.is_under_way and not self._forward_last_answer(exchange):
             self._end(failed=None)
             exchange.respond_error(error, outcome=REFUSED if error.code in _LIMIT_CODES else "unavailable")
 
@@ -203,13 +203,13 @@ class Failover(Dispatcher):
         tries, target = self._tries, exchange.target
         assert tries is not None
         pieces = self._kept if self._sent else exchange.pending[1:]
-        follows = tries.again(
+        follows = tries.end_failed_try(
             reason,
             possible=pieces is not None,
             excused=self._stale and reason == "reset",
             awaited=self._waits_for_client(exchange),
-            told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
-            pause_s=self._wanted_pause(head),
+            told_not=head is not None and (head.find_value(b"x-should-retry") or b"").lower() == b"false",
+            pause_s=self._read_wanted_pause_s(head),
         )
         if not follows or pieces is None:
             return False
@@ -217,7 +217,7 @@ class Failover(Dispatcher):
         exchange.end_attempt(target, outcome, int(reason) if reason.isdigit() else 0)
         if clean and exchange.upstream is not None and head is not None:
             upstream, exchange.upstream = exchange.upstream, None
-            target.member.pool.give(upstream, idle_timeout_s=head.idle_timeout_s)
+            target.member.pool.return_connection(upstream, idle_timeout_s=head.idle_timeout_s)
         else:
             self.drop(exchange)
         self._forget_response(exchange)
@@ -234,12 +234,12 @@ class Failover(Dispatcher):
             return False
         return perf_counter() - exchange.record.sent_at > SLOW_BODY_S
 
-    def _wanted_pause(self, head: ResponseHead | None) -> float | None:
+    def _read_wanted_pause_s(self, head: ResponseHead | None) -> float | None:
         """Return the seconds for which an endpoint asked to be left alone (Retry-After).
 
         That of an upstream without rules, which only a model chose, is the client's affair.
         """
-        return None if head is None or self._targets.group.plain else wanted_pause_s(head)
+        return None if head is None or self._targets.group.plain else read_retry_after_s(head)
 
     def _forget_response(self, exchange: DispatchedExchange) -> None:
         """Begin anew: nothing of a response was forwarded."""
@@ -248,14 +248,14 @@ class Failover(Dispatcher):
 
     # Answers.
 
-    def response_received(self, exchange: DispatchedExchange, data: bytes) -> None:
+    def on_response_bytes(self, exchange: DispatchedExchange, data: bytes) -> None:
         if self._judged:
             exchange.forward_response(data)
             return
         if self._seen:
             data = self._seen + data
         if data.startswith(b"2", 9) and b"\r\n\r\n" in data:  # nearly always; no reason for another try
-            self._pass(exchange, data, data[9:_STATUS_BYTES].decode("latin-1"))
+            self._accept_answer(exchange, data, data[9:_STATUS_BYTES].decode("latin-1"))
             return
         if data.startswith(b"1", 9) and not (data := self._skip_interims(exchange, data)):
             return
@@ -264,7 +264,7 @@ class Failover(Dispatcher):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, exchange.repeat = False, None
         elif end < 0 or not self._is_telling(status) or not self._handle_refusal(exchange, status, data, end + 4):
-            self._pass(exchange, data, status)
+            self._accept_answer(exchange, data, status)
 
     def _is_telling(self, status: str) -> bool:
         """Return whether an answer with this status is looked at before it goes to the client."""
@@ -296,11 +296,11 @@ class Failover(Dispatcher):
         text = f"Upstream {pool.endpoint.name!r} answered {status}."
         code = "upstream_limited" if status == "429" else "upstream_error"
         code = "upstream_refused" if status in KEY_REFUSED else code
-        tries.failure = GatewayError(code, text, retry_after_s=wanted_pause_s(head))
+        tries.failure = GatewayError(code, text, retry_after_s=read_retry_after_s(head))
         outcome = "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok"
         if not self._try_again(exchange, status, outcome, head=head, clean=clean):
             return False
-        pool.failures.note(text)
+        pool.failures.record_failure(text)
         return True
 
     def _keep_answer(
@@ -318,7 +318,7 @@ class Failover(Dispatcher):
             self._last = (target, data)
         return head, whole
 
-    def _pass(self, exchange: DispatchedExchange, data: bytes, status: str) -> None:
+    def _accept_answer(self, exchange: DispatchedExchange, data: bytes, status: str) -> None:
         """Let an answer go to the client, if it is one. An interim one, and a failure, say nothing good."""
         self._judged, self._seen = True, b""
         if data.startswith(b"1", 9):
@@ -329,14 +329,14 @@ class Failover(Dispatcher):
         if self._judged:  # else it was malformed, and another try follows
             self._kept = None
 
-    def _give_last(self, exchange: DispatchedExchange) -> bool:
+    def _forward_last_answer(self, exchange: DispatchedExchange) -> bool:
         """Give the client an answer that was not good enough, now that no better one comes. Return whether one is."""
         if self._last is None:
             return False
         target, data = self._last
         self.drop(exchange)
         self._forget_response(exchange)
-        self._use(exchange, target)
+        self._use_endpoint(exchange, target)
         self._judged = True
         exchange.forward_response(data)
         return True
@@ -347,7 +347,7 @@ class Failover(Dispatcher):
         if self._last is None:
             return False
         self._end(failed=None)
-        return self._give_last(exchange)
+        return self._forward_last_answer(exchange)
 
     def attempt_failed(self, exchange: DispatchedExchange, error: GatewayError, outcome: str) -> bool:
         tries, target = self._tries, exchange.target
@@ -355,13 +355,13 @@ class Failover(Dispatcher):
             reason = _REASONS.get(outcome, "reset") if self._sent else "connect"
             tries.failure = error
             if self._try_again(exchange, reason, outcome):
-                target.member.pool.failures.note(error.message)
+                target.member.pool.failures.record_failure(error.message)
                 return True
             if self._last is not None:
                 exchange.end_attempt(target, outcome)  # the answer that the client gets is another try's
-            if self._give_last(exchange):
+            if self._forward_last_answer(exchange):
                 target.group.tally.outcomes[outcome] += 1
-                target.member.pool.failures.note(error.message)
+                target.member.pool.failures.record_failure(error.message)
                 return True
         self._end(failed=None)
         return False
@@ -388,6 +388,6 @@ class FailoverFactory:
         self._kind = kind
         self.most_targets = targets.count
 
-    def new_dispatcher(self) -> Failover:
+    def build_dispatcher(self) -> Failover:
         """Return the dispatcher of a request."""
         return self._kind(self._targets)

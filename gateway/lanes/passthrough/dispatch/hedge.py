@@ -45,7 +45,7 @@ class Hedge(Failover):
             return
         if exchange.request_body is not None or self._kept is None or self._tries is None or self._tries.member is None:
             return
-        if (tries := self._tries.hedge()) is None or tries.member is None:
+        if (tries := self._tries.begin_hedge()) is None or tries.member is None:
             return
         target = exchange.start_attempt(self._targets.find(tries.group, tries.member))
         before, after = target.head
@@ -70,7 +70,7 @@ class Hedge(Failover):
         assert self._tries is not None
         exchange.end_attempt(exchange.target, outcome, int(reason) if reason.isdigit() else 0)
         stale = self._stale and reason == "reset"
-        self._tries.again(reason, rival=True, excused=stale, pause_s=self._wanted_pause(head))
+        self._tries.end_failed_try(reason, rival=True, excused=stale, pause_s=self._read_wanted_pause_s(head))
         exchange.target.group.tally.outcomes[outcome] += 1
         exchange.drop_upstream()
         self._forget_response(exchange)
@@ -78,7 +78,7 @@ class Hedge(Failover):
             self._adopt_second(exchange, second)
         return True
 
-    def second_connected(
+    def on_second_connected(
         self, exchange: DispatchedExchange, second: HedgeRequest, upstream: UpstreamConnection
     ) -> bool:
         """Send the second request as the only one, if the first has failed meanwhile. Return whether it has."""
@@ -88,7 +88,7 @@ class Hedge(Failover):
         self.on_connected(exchange, upstream, second.request)
         return True
 
-    def second_answers(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
+    def on_second_answered(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Take the second connection with the beginning of its answer; the first request has lost."""
         assert self._tries is not None
         self._tries.end(failed=None)
@@ -98,7 +98,7 @@ class Hedge(Failover):
         self._forget_response(exchange)
         self._adopt_second(exchange, second)
 
-    def second_failed(self, exchange: DispatchedExchange, second: HedgeRequest, failure: Failure) -> None:
+    def on_second_failed(self, exchange: DispatchedExchange, second: HedgeRequest, failure: Failure) -> None:
         """Go on with the first request. If that has failed, too, the next try follows, or the end.
 
         If all of what the second endpoint answered is there, the client gets it when no better answer comes.
@@ -110,16 +110,16 @@ class Hedge(Failover):
         if self._tries is not None and self._tries.member is not None:
             self._second = None
             exchange.end_attempt(second.target, failure.outcome)
-            pause_s = self._wanted_pause(failure.head)
-            second.tries.again(failure.reason, rival=True, excused=failure.stale, pause_s=pause_s)
+            pause_s = self._read_wanted_pause_s(failure.head)
+            second.tries.end_failed_try(failure.reason, rival=True, excused=failure.stale, pause_s=pause_s)
             tally.outcomes[failure.outcome] += 1
             if failure.outcome != "ok":
-                second.target.member.pool.failures.note(failure.error.message)
+                second.target.member.pool.failures.record_failure(failure.error.message)
             return
         # It was still being connected, and nothing of it was sent.
         self._promote_second(exchange, second)
         self._sent, exchange.pending = False, [b"", *(self._kept or ())]
-        exchange.fail(failure.error, outcome=failure.outcome)
+        exchange.handle_failure(failure.error, outcome=failure.outcome)
 
     def _adopt_second(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Go on with the second request's connection, and with what came of its answer."""
@@ -133,31 +133,31 @@ class Hedge(Failover):
         if exchange.client.blocked_since is not None:
             upstream.pause()
         if second.seen:
-            self.response_received(exchange, second.seen)
+            self.on_response_bytes(exchange, second.seen)
 
     def _promote_second(self, exchange: DispatchedExchange, second: HedgeRequest) -> None:
         """Make the second request the only one. Nothing of the first may go to its endpoint: it has another key."""
         self._second = None
         self._tries = second.tries
-        self._use(exchange, second.target)
+        self._use_endpoint(exchange, second.target)
         exchange.repeat, exchange.pending, exchange.moved = None, [], None
 
     def _is_telling(self, status: str) -> bool:
         """Return whether an answer is held back: an error of one endpoint waits for the answer of the other."""
         return (self._second is not None and status >= _FIRST_ERROR) or super()._is_telling(status)
 
-    def response_received(self, exchange: DispatchedExchange, data: bytes) -> None:
+    def on_response_bytes(self, exchange: DispatchedExchange, data: bytes) -> None:
         """Hold a head without a body back while a second request runs; else handle it as failover does."""
         if self._second is not None and not self._judged:
             data, self._seen = self._seen + data, b""
             if is_only_success_head(data, exchange.record.head.method):  # if it ends here, the other answer counts
                 self._seen, self._stale, exchange.repeat = data, False, None
                 return
-        super().response_received(exchange, data)
+        super().on_response_bytes(exchange, data)
 
-    def _pass(self, exchange: DispatchedExchange, data: bytes, status: str) -> None:
+    def _accept_answer(self, exchange: DispatchedExchange, data: bytes, status: str) -> None:
         self._drop_second(exchange)
-        super()._pass(exchange, data, status)
+        super()._accept_answer(exchange, data, status)
 
     def drop(self, exchange: DispatchedExchange) -> None:
         self._drop_second(exchange)

@@ -32,14 +32,14 @@ from gateway.upstream.connection import UpstreamConnection
 class HedgeOwner(Protocol):
     """The dispatcher that asked a second endpoint."""
 
-    def second_answers(self, exchange: DispatchedExchange, second: "HedgeRequest") -> None: ...
-    def second_connected(
+    def on_second_answered(self, exchange: DispatchedExchange, second: "HedgeRequest") -> None: ...
+    def on_second_connected(
         self, exchange: DispatchedExchange, second: "HedgeRequest", upstream: UpstreamConnection
     ) -> bool:
         """Return whether the connection is taken, because the first request has failed meanwhile."""
         ...
 
-    def second_failed(self, exchange: DispatchedExchange, second: "HedgeRequest", failure: "Failure") -> None: ...
+    def on_second_failed(self, exchange: DispatchedExchange, second: "HedgeRequest", failure: "Failure") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class HedgeRequest:
 
     def start(self) -> None:
         """Send the request, over an idle connection or a new one."""
-        upstream = self.target.member.pool.take()
+        upstream = self.target.member.pool.take_idle()
         if upstream is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
         else:
@@ -93,14 +93,16 @@ class HedgeRequest:
             upstream = await self.target.member.pool.connect()
         except GatewayError as error:
             self._connecting = None
-            self._owner.second_failed(self._exchange, self, Failure(error=error, outcome="connect", reason="connect"))
+            self._owner.on_second_failed(
+                self._exchange, self, Failure(error=error, outcome="connect", reason="connect")
+            )
             return
         self._connecting = None
         self._send_request(upstream)
 
     def _send_request(self, upstream: UpstreamConnection) -> None:
         """Send the request, unless the owner takes the connection for its own request."""
-        if not self._owner.second_connected(self._exchange, self, upstream):
+        if not self._owner.on_second_connected(self._exchange, self, upstream):
             self._upstream, self.sent_at = upstream, perf_counter()
             upstream.begin(self, self.request)
 
@@ -126,11 +128,11 @@ class HedgeRequest:
         if upstream is not None:
             upstream.abort()
         error = GatewayError("upstream_error", f"Upstream {self.target.member.pool.endpoint.name!r} {cause}.")
-        self._owner.second_failed(self._exchange, self, Failure(error=error, outcome=outcome, reason=reason, **more))
+        self._owner.on_second_failed(self._exchange, self, Failure(error=error, outcome=outcome, reason=reason, **more))
 
     # As a turn of the connection.
 
-    def response_received(self, data: bytes) -> None:
+    def on_response_bytes(self, data: bytes) -> None:
         """Read the head of the answer, and report to the owner whether it is good or failed."""
         self.seen = data = self.seen + data
         try:
@@ -151,28 +153,28 @@ class HedgeRequest:
             answer = {"head": head, "answer": data[start:], "end": end - start}
             self._fail(f"answered {head.status}", outcome=outcome, reason=str(head.status), **answer)
         elif not _is_body_pending(head, data[end:]):
-            self._owner.second_answers(self._exchange, self)
+            self._owner.on_second_answered(self._exchange, self)
 
-    def upstream_eof(self) -> bool:
+    def on_upstream_eof(self) -> bool:
         if self._upstream is not None:
             self._upstream.transport.abort()
         return False
 
-    def upstream_lost(self, error: Exception | None) -> None:
+    def on_upstream_lost(self, error: Exception | None) -> None:
         """Report the lost connection as a failure; a stale idle one also ends others as old as it."""
         del error
         upstream, self._upstream = self._upstream, None
         stale = upstream is not None and upstream.reused and not self.seen
         if stale and upstream is not None:
-            self.target.member.pool.doubt(upstream)
+            self.target.member.pool.end_old_connections(upstream)
         cause = "failed: it closed the connection before it answered"
         self._fail(cause, outcome="reset", reason="reset", stale=stale)
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         """Do nothing: the request is whole, and written at once."""
 
-    def upstream_drained(self) -> None:
-        """See `upstream_full`."""
+    def on_upstream_drained(self) -> None:
+        """See `on_upstream_full`."""
 
 
 def is_only_success_head(data: bytes, method: bytes) -> bool:

@@ -37,17 +37,17 @@ class ModelRouting(Dispatcher):
         if is_chunked:
             self._payload = ChunkedBody(payload_only=True)
         exchange.pending = [b"", body]
-        self._inspect(self._field, body)
-        self.body_arrived(exchange)
+        self._scan_for_model(self._field, body)
+        self.on_body_arrived(exchange)
         if self.awaits_body and exchange.record.head.expects_continue and not body:
             exchange.invite_body()
 
-    def request_fed(self, exchange: DispatchedExchange, piece: bytes) -> None:
+    def note_request_piece(self, exchange: DispatchedExchange, piece: bytes) -> None:
         del exchange
         if piece and self._field is not None:
-            self._inspect(self._field, piece)
+            self._scan_for_model(self._field, piece)
 
-    def _inspect(self, field: ModelField, piece: bytes) -> None:
+    def _scan_for_model(self, field: ModelField, piece: bytes) -> None:
         if self._payload is not None:
             try:
                 piece = self._payload.feed(piece)
@@ -55,7 +55,7 @@ class ModelRouting(Dispatcher):
                 field.done = True
         field.feed(piece)
 
-    def body_arrived(self, exchange: DispatchedExchange) -> None:
+    def on_body_arrived(self, exchange: DispatchedExchange) -> None:
         """Go on, if the model is known or there is none; else wait for more of the body."""
         field = self._field
         if field is None:
@@ -95,6 +95,6 @@ class ModelRoutingFactory:
         self._targets = targets
         self.most_targets = targets.count
 
-    def new_dispatcher(self) -> ModelRouting:
+    def build_dispatcher(self) -> ModelRouting:
         """Return the dispatcher of a request."""
         return ModelRouting(self._targets)

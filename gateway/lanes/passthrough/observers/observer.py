@@ -97,15 +97,15 @@ class Observers:
         factories = tuple(factories)
         self.makers = tuple(factory.make for factory in factories)
         # The places of those that take a phase.
-        self.requested = _places(factories, "on_request")
-        self.modelled = _places(factories, "on_model")
-        self.routed = _places(factories, "on_upstream")
-        self.reading = _places(factories, "on_response_head")
-        self.closing = _places(factories, "on_closed")
-        self.takes_attempts = bool(_places(factories, "on_attempt_started"))
+        self.requested = _find_phase_places(factories, "on_request")
+        self.modelled = _find_phase_places(factories, "on_model")
+        self.routed = _find_phase_places(factories, "on_upstream")
+        self.reading = _find_phase_places(factories, "on_response_head")
+        self.closing = _find_phase_places(factories, "on_closed")
+        self.takes_attempts = bool(_find_phase_places(factories, "on_attempt_started"))
 
 
-def _places(factories: Sequence[ObserverFactory], phase: str) -> tuple[int, ...]:
+def _find_phase_places(factories: Sequence[ObserverFactory], phase: str) -> tuple[int, ...]:
     """Return where the factories stand whose observers take a phase."""
     return tuple(at for at, factory in enumerate(factories) if factory.takes(phase))
 

@@ -108,7 +108,7 @@ class Tee:
 
         return relay
 
-    def take_back(self, relayed: int) -> None:
+    def keep_relayed(self, relayed: int) -> None:
         """Keep what was relayed since the last call: `relayed` bytes, with their framing."""
         if self._run:
             self._keep_all(self._run)

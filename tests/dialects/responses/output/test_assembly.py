@@ -32,7 +32,7 @@ def brief(*told: Chunk) -> list[tuple[str, str]]:
 
 def test_text_pieces_form_one_message() -> None:
     """With one part."""
-    (message,) = output("Hel", "lo", chunks.delta({"content": "!"}))
+    (message,) = output("Hel", "lo", chunks.build_delta({"content": "!"}))
     assert message["content"] == [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}]
 
 
@@ -44,7 +44,7 @@ def test_leading_empty_lines_are_removed_from_a_message() -> None:
 
 def test_empty_answer_has_a_message_without_text() -> None:
     """Clients expect an item."""
-    assert brief() == brief("", chunks.finish("stop"), USAGE) == [("message", "")]
+    assert brief() == brief("", chunks.build_finish("stop"), USAGE) == [("message", "")]
 
 
 def test_reasoning_item_precedes_the_message() -> None:
@@ -52,19 +52,19 @@ def test_reasoning_item_precedes_the_message() -> None:
     found = [("reasoning", "Hmm."), ("message", "Yes.")]
     assert brief(thought("Hm"), thought("m."), "Yes.") == found
     assert brief(thought("Hm", "reasoning"), thought("m.", "reasoning"), "Yes.") == found
-    both = chunks.delta({"reasoning": "Hmm.", "reasoning_content": "Hmm."})
+    both = chunks.build_delta({"reasoning": "Hmm.", "reasoning_content": "Hmm."})
     assert brief(both, "Yes.") == found
 
 
 def test_chunk_with_several_fields_yields_them_in_order() -> None:
     """In the order in which it has them."""
-    found = brief(chunks.delta({"reasoning_content": "Hm.", "content": "Yes.", "role": "assistant"}), "!")
+    found = brief(chunks.build_delta({"reasoning_content": "Hm.", "content": "Yes.", "role": "assistant"}), "!")
     assert found == [("reasoning", "Hm."), ("message", "Yes.!")]
 
 
 def test_a_refusal_is_a_part_of_the_message() -> None:
     """Beside its text."""
-    (message,) = output("Sure", chunks.delta({"refusal": "N"}), chunks.delta({"refusal": "o."}), "\n!")
+    (message,) = output("Sure", chunks.build_delta({"refusal": "N"}), chunks.build_delta({"refusal": "o."}), "\n!")
     assert [part["type"] for part in message["content"]] == ["output_text", "refusal", "output_text"]
     assert message["content"][1] == {"type": "refusal", "refusal": "No."}
     assert message["content"][2]["text"] == "\n!"
@@ -77,10 +77,10 @@ def test_citations_are_annotations_of_the_text() -> None:
         "url_citation": {"url": "http://a", "title": None, "start_index": 1, "end_index": -1},
     }
     wrong = [{"type": "url_citation"}, {"url_citation": {"url": 7}}, "x", None]
-    (message,) = output("A b", chunks.delta({"annotations": [cited, *wrong, cited]}), " c")
+    (message,) = output("A b", chunks.build_delta({"annotations": [cited, *wrong, cited]}), " c")
     shown = {"type": "url_citation", "url": "http://a", "title": "", "start_index": 1, "end_index": 0}
     assert message["content"][0]["annotations"] == [shown, shown]
-    assert brief(chunks.delta({"annotations": [cited]}), "Hi.") == [("message", "Hi.")]
+    assert brief(chunks.build_delta({"annotations": [cited]}), "Hi.") == [("message", "Hi.")]
 
 
 def test_inline_images_become_image_generation_items() -> None:
@@ -88,7 +88,7 @@ def test_inline_images_become_image_generation_items() -> None:
     shown, elsewhere = (
         {"type": "image_url", "image_url": {"url": url}} for url in ("data:image/png;base64,AA", "http://a")
     )
-    before, image, behind = output("See:", chunks.delta({"images": [elsewhere, shown]}), "There.")
+    before, image, behind = output("See:", chunks.build_delta({"images": [elsewhere, shown]}), "There.")
     assert image == {"id": f"ig_{HEX}0001", "type": "image_generation_call", "status": "completed", "result": "AA"}
     assert (before["type"], behind["type"]) == ("message", "message")
 
@@ -106,7 +106,7 @@ def test_inline_images_become_image_generation_items() -> None:
 )
 def test_unknown_delta_fields_are_ignored(odd: Json) -> None:
     """A model server may send anything."""
-    assert brief(chunks.delta(odd), "Hi.") == [("message", "Hi.")]
+    assert brief(chunks.build_delta(odd), "Hi.") == [("message", "Hi.")]
 
 
 # Thoughts in the fast way.

@@ -60,7 +60,7 @@ def test_label_listed_earlier_in_the_conversation_is_not_listed_again() -> None:
 def test_unavailable_service_is_listed_with_an_error() -> None:
     """Once in a response, also where an earlier one listed its tools."""
     failed = [{"service": "notes", "error": "It does not run."}]
-    told = chunks.event({"type": "tools.listed", "tools": [], "failed": failed})
+    told = chunks.build_event({"type": "tools.listed", "tools": [], "failed": failed})
     first, message = output(told, told, "Hi.", listed=["notes"])
     fields = {"type": "mcp_list_tools", "server_label": "notes", "tools": [], "error": "It does not run."}
     assert first == {"id": f"mcpl_{HEX}0000", **fields} and message["type"] == "message"
@@ -141,7 +141,7 @@ def test_approval_question_completes_the_preceding_message() -> None:
 
 def test_gateway_calls_are_hidden_from_clients_that_listed_none() -> None:
     """Even if it wants progress events, which say less."""
-    brief = chunks.event({"type": "tool.started", "tool": "notes.find", "call_id": "c", "number": 0})
+    brief = chunks.build_event({"type": "tool.started", "tool": "notes.find", "call_id": "c", "number": 0})
     told = [brief, listed((None, "clock")), begun(0), done(0), question("ap_1"), "Hi."]
     assert [item["type"] for item in output(*told, shows_calls=False)] == ["message"]
 
@@ -151,4 +151,4 @@ def test_other_progress_events_add_no_items() -> None:
     told = [
         {"type": kind} for kind in ("run.started", "step.started", "step.finished", "approval.resolved", "run.finished")
     ]
-    assert [item["type"] for item in output(*map(chunks.event, told), "Hi.")] == ["message"]
+    assert [item["type"] for item in output(*map(chunks.build_event, told), "Hi.")] == ["message"]

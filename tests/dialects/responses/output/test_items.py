@@ -11,17 +11,17 @@ from gateway.dialects.responses.output.items import REFUSAL, TEXT, THOUGHT, Clie
 def test_a_message_has_texts_and_refusals() -> None:
     """Each part with the pieces so far."""
     message = Texts("msg_1", 0)
-    assert message.view() == {
+    assert message.build_view() == {
         "id": "msg_1",
         "type": "message",
         "status": "in_progress",
         "role": "assistant",
         "content": [],
     }
-    message.part(TEXT).pieces += ["a", "b"]
-    message.part(REFUSAL).pieces.append("No.")
+    message.build_part(TEXT).pieces += ["a", "b"]
+    message.build_part(REFUSAL).pieces.append("No.")
     message.status = "completed"
-    assert message.view()["content"] == [
+    assert message.build_view()["content"] == [
         {"type": "output_text", "text": "ab", "logprobs": [], "annotations": []},
         {"type": "refusal", "refusal": "No."},
     ]
@@ -31,8 +31,8 @@ def test_a_message_has_texts_and_refusals() -> None:
 def test_reasoning_item_has_a_summary() -> None:
     """Its events are in the schemas and in the SDKs; they are no text of the answer."""
     thoughts = Texts("rs_1", 0, thinks=True)
-    thoughts.part(THOUGHT).pieces.append("Hm.")
-    assert thoughts.view() == {
+    thoughts.build_part(THOUGHT).pieces.append("Hm.")
+    assert thoughts.build_view() == {
         "id": "rs_1",
         "type": "reasoning",
         "status": "in_progress",
@@ -43,7 +43,7 @@ def test_reasoning_item_has_a_summary() -> None:
 
 def test_closed_part_keeps_its_text() -> None:
     """And an open one can be looked at any number of times."""
-    part = Texts("msg_1", 0).part(TEXT)
+    part = Texts("msg_1", 0).build_part(TEXT)
     part.pieces += ["a", "b"]
     assert (part.text, part.text, part.pieces) == ("ab", "ab", ["a", "b"])
     assert part.close() == part.text == "ab"
@@ -57,13 +57,13 @@ def call(kind: str, arguments: str, **fields: Any) -> ClientCall:
 def test_function_call_item_shows_partial_arguments(status: Any) -> None:
     """Half of a JSON text is half of the arguments."""
     item = call("function", '{"a', status=status)
-    assert (item.view()["arguments"], item.view()["status"], item.streams) == ('{"a', status, True)
+    assert (item.build_view()["arguments"], item.build_view()["status"], item.streams) == ('{"a', status, True)
 
 
 def test_custom_tool_item_shows_its_input_when_completed() -> None:
     """Before that, the JSON around it would be in the way."""
-    assert call("custom", '{"input":"x"}').view()["input"] == ""
-    assert call("custom", '{"input":"x"}', status="completed").view() == {
+    assert call("custom", '{"input":"x"}').build_view()["input"] == ""
+    assert call("custom", '{"input":"x"}', status="completed").build_view() == {
         "id": "1",
         "type": "custom_tool_call",
         "status": "completed",
@@ -85,7 +85,7 @@ def test_a_call_of_the_gateway_has_an_output_or_an_error() -> None:
     seen = {}
     for status in ("in_progress", "completed", "failed", "incomplete"):
         item.status = status  # type: ignore[assignment]
-        seen[status] = (item.view()["output"], item.view()["error"])
+        seen[status] = (item.build_view()["output"], item.build_view()["error"])
     failed = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "r"}]}
     assert seen == {
         "in_progress": (None, None),
@@ -93,10 +93,10 @@ def test_a_call_of_the_gateway_has_an_output_or_an_error() -> None:
         "failed": (None, failed),
         "incomplete": (None, None),
     }
-    assert item.view()["approval_request_id"] == "ap_1"
+    assert item.build_view()["approval_request_id"] == "ap_1"
 
 
 def test_whole_item_exposes_its_fields() -> None:
     """Its id is one of them."""
     item = WholeItem({"id": "ap_1", "type": "mcp_approval_request"})
-    assert (item.id, item.view()) == ("ap_1", item.fields)
+    assert (item.id, item.build_view()) == ("ap_1", item.fields)

@@ -18,7 +18,7 @@ def resource(*left_out: str, **fields: object) -> Resource:
 
 def test_a_response_has_every_field() -> None:
     """With OpenAI's defaults for those that the request leaves out."""
-    response = resource().view()
+    response = resource().build_view()
     check_response(response)
     assert response == {
         "id": "resp_1",
@@ -59,16 +59,16 @@ def test_a_response_has_every_field() -> None:
 
 def test_null_request_fields_take_their_defaults() -> None:
     """Clients send it for what nobody set."""
-    assert resource(**dict.fromkeys(EVERYTHING.keys() - {"model"})).view() == resource().view()
+    assert resource(**dict.fromkeys(EVERYTHING.keys() - {"model"})).build_view() == resource().build_view()
 
 
 def test_a_response_repeats_its_request() -> None:
     """What it says about the answer; not what it wants to see of it."""
-    response = resource(**EVERYTHING, conversation="conv_1").view()
+    response = resource(**EVERYTHING, conversation="conv_1").build_view()
     same = EVERYTHING.keys() - {"tools", "text", "include"}
     assert {name: response[name] for name in same} == {name: EVERYTHING[name] for name in same}
     assert response["conversation"] == {"id": "conv_1"}
-    assert resource(conversation={"id": "conv_1"}).view()["conversation"] == {"id": "conv_1"}
+    assert resource(conversation={"id": "conv_1"}).build_view()["conversation"] == {"id": "conv_1"}
     assert "include" not in response and "stream" not in response
 
 
@@ -76,7 +76,7 @@ def test_tools_have_all_fields_of_their_kind() -> None:
     """Clients send less than they read."""
     function = {"type": "function", "name": "f"}
     mcp = {"type": "mcp", "server_label": "notes"}
-    assert resource(tools=[function, mcp]).view()["tools"] == [
+    assert resource(tools=[function, mcp]).build_view()["tools"] == [
         {**function, "description": None, "parameters": None, "strict": None},
         mcp,
     ]
@@ -103,22 +103,22 @@ def test_credentials_are_not_repeated() -> None:
 )
 def test_response_text_format_is_always_complete(text: Json, shown: Json) -> None:
     """Whole in any case."""
-    assert resource(text=text).view()["text"] == shown
+    assert resource(text=text).build_view()["text"] == shown
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(None, "default"), ("auto", "default"), ("flex", "flex")])
 def test_response_service_tier_is_never_auto(asked: str | None, shown: str) -> None:
     """`auto` is none: it leaves the choice to the server."""
-    assert resource(service_tier=asked).view()["service_tier"] == shown
+    assert resource(service_tier=asked).build_view()["service_tier"] == shown
 
 
 def test_response_dump_equals_its_view() -> None:
     """Also once more after a change; the parts that stay are written once."""
     one = resource("web_search", tools=[{"type": "function", "name": "f"}], metadata={"a": "b"})
-    assert orjson.loads(one.dump()) == one.view()
+    assert orjson.loads(one.dump()) == one.build_view()
     one.status, one.usage, one.incomplete = "incomplete", build_usage(None), "content_filter"
     one.output.append({"id": "msg_1"})
-    assert orjson.loads(one.dump()) == one.view()
+    assert orjson.loads(one.dump()) == one.build_view()
     assert [*orjson.loads(one.dump())][:4] == ["id", "object", "created_at", "status"]
 
 
@@ -142,7 +142,7 @@ def test_usage_converts_to_input_and_output_tokens(told: Json | None, read: int,
 
 def test_error_changed_by_effects_keeps_its_code() -> None:
     """A run with effects is not tried again, so its status is another one."""
-    error = GatewayError("upstream_limited", "Too many.").after_effects()
+    error = GatewayError("upstream_limited", "Too many.").mark_after_effects()
     assert build_error(error, "m") == {
         "code": "rate_limit_exceeded",
         "message": "m",

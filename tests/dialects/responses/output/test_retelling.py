@@ -16,20 +16,23 @@ CALL: Json = {"id": "call_1", "type": "function", "function": {"name": "f", "arg
 #: Answers in whole pieces, each with its end.
 ANSWERS: list[list[Chunk]] = [
     [],
-    ["Hello", made.finish("stop")],
-    [made.event({"type": "tools.listed", "tools": [], "failed": [{"service": "notes", "error": "No."}]}), "Hello"],
-    ["Hello", made.finish("length")],
-    [made.delta({"reasoning_content": "Hm."}), "Hello", made.finish("stop")],
-    [made.delta({"refusal": "No."}), made.finish("stop")],
-    ["Well.", *made.build_call_chunks([CALL], reason="tool_calls"), made.finish("tool_calls")],
+    ["Hello", made.build_finish("stop")],
+    [
+        made.build_event({"type": "tools.listed", "tools": [], "failed": [{"service": "notes", "error": "No."}]}),
+        "Hello",
+    ],
+    ["Hello", made.build_finish("length")],
+    [made.build_delta({"reasoning_content": "Hm."}), "Hello", made.build_finish("stop")],
+    [made.build_delta({"refusal": "No."}), made.build_finish("stop")],
+    ["Well.", *made.build_call_chunks([CALL], reason="tool_calls"), made.build_finish("tool_calls")],
 ]
 #: What was told before a failure.
 FAILURES: list[list[Chunk]] = [
     ["Half"],
-    [made.delta({"reasoning_content": "Hm."})],
-    [made.delta({"reasoning_content": "Hm."}), "Half"],
-    ["Half", made.delta({"refusal": "No"})],
-    [made.delta({"tool_calls": [{**CALL, "index": 0}]})],
+    [made.build_delta({"reasoning_content": "Hm."})],
+    [made.build_delta({"reasoning_content": "Hm."}), "Half"],
+    ["Half", made.build_delta({"refusal": "No"})],
+    [made.build_delta({"tool_calls": [{**CALL, "index": 0}]})],
 ]
 
 
@@ -47,10 +50,10 @@ def events(frames: bytes) -> list[Any]:
 def test_replayed_answer_has_the_events_of_the_original_stream(chunks: list[Chunk]) -> None:
     """From the response alone, with the same numbers."""
     first = answer()
-    stream = first.stream()
-    frames = stream.first() + b"".join(map(stream.frames, chunks)) + stream.finish()
-    again = answer().stream()
-    told = again.first() + again.render_ended_response(first.json)
+    stream = first.build_stream_writer()
+    frames = stream.build_first_frame() + b"".join(map(stream.build_frames, chunks)) + stream.finish()
+    again = answer().build_stream_writer()
+    told = again.build_first_frame() + again.render_ended_response(first.json)
     assert events(told) == events(frames) and told.endswith(b"data: [DONE]\n\n")
 
 
@@ -59,11 +62,11 @@ def test_replayed_answer_has_the_events_of_the_original_stream(chunks: list[Chun
 def test_replayed_failure_leaves_the_open_item_incomplete(chunks: list[Chunk], code: str) -> None:
     """As it was told the first time."""
     first = answer()
-    stream = first.stream()
-    frames = stream.first() + b"".join(map(stream.frames, chunks))
-    frames += stream.error(GatewayError(code, "It broke."), request_id="")
-    again = answer().stream()
-    told = events(again.first() + again.render_ended_response(first.json))
+    stream = first.build_stream_writer()
+    frames = stream.build_first_frame() + b"".join(map(stream.build_frames, chunks))
+    frames += stream.build_error_frames(GatewayError(code, "It broke."), request_id="")
+    again = answer().build_stream_writer()
+    told = events(again.build_first_frame() + again.render_ended_response(first.json))
     begun = [event for event in events(frames) if event["type"] != "error"]
     assert [(event["type"], event.get("delta")) for event in told] == [
         (event["type"], event.get("delta")) for event in begun

@@ -7,13 +7,13 @@ from gateway.lanes.passthrough.dispatch.dispatcher import DIRECT, Direct, Dispat
 from gateway.lanes.passthrough.dispatch.failover import Failover
 from gateway.lanes.passthrough.dispatch.hedge import Hedge
 from gateway.lanes.passthrough.dispatch.model_routing import ModelRouting
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 
 
 async def test_the_second_request_takes_the_connection_of_the_first() -> None:
-    async with assembled(serve(answer(200, b"one"))) as lane, lane.client() as client:
+    async with assembled(serve(build_answer(200, b"one"))) as lane, lane.client() as client:
         for _ in range(2):
             await client.send(GET)
             assert (await client.read_response()).payload == b"one"
@@ -24,7 +24,16 @@ async def test_the_second_request_takes_the_connection_of_the_first() -> None:
 def test_each_dispatcher_has_all_phases(kind: type[Dispatcher]) -> None:
     """With the arguments of the protocol; none of them stands on more than three classes of ours."""
     assert len(kind.__mro__) <= 4
-    for phase in ("start", "request_fed", "on_connected", "response_received", "attempt_failed", "stop", "drop", "end"):
+    for phase in (
+        "start",
+        "note_request_piece",
+        "on_connected",
+        "on_response_bytes",
+        "attempt_failed",
+        "stop",
+        "drop",
+        "end",
+    ):
         ours, theirs = getattr(kind, phase), getattr(Dispatcher, phase)
         assert (
             ours.__code__.co_varnames[: ours.__code__.co_argcount]

@@ -9,11 +9,11 @@ from functional.through import ask, breathe, client_of, error_of, get, in_pieces
 from gateways import exchange, key, until
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream, Script
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-BUSY = answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
+BUSY = build_answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
 
 
 async def resets(peer: Peer) -> None:
@@ -40,26 +40,29 @@ def babbles(says: bytes) -> Script:
 async def cuts(peer: Peer) -> None:
     """Dies in the middle of an answer."""
     await peer.read_request()
-    await peer.send(head(200, [("Content-Length", "10")]) + b"half")
+    await peer.send(build_head(200, [("Content-Length", "10")]) + b"half")
     peer.close()
 
 
 async def test_requests_are_balanced_by_weight_and_otherwise_unchanged() -> None:
     """By weight; each endpoint is sent its own Host, and all else as it came."""
-    async with several(serve(ok()), serve(ok()), each={"weight": 2}) as up, client_of(up.gateway) as client:
+    async with (
+        several(serve(build_ok_answer()), serve(build_ok_answer()), each={"weight": 2}) as up,
+        client_of(up.gateway) as client,
+    ):
         for _ in range(6):
             assert (await exchange(client, chat(b"X-Mixed: Case"))).status == 200
         assert up.counts == [3, 3] and up.inflight == [0, 0]
         for endpoint in up.endpoints:
             request = endpoint.requests[0]
             assert request.raw_body == BODY and b"X-Mixed: Case\r\n" in request.raw_head
-            assert request.values(b"host") == [f"127.0.0.1:{endpoint.port}".encode()]
+            assert request.list_values(b"host") == [f"127.0.0.1:{endpoint.port}".encode()]
 
 
 async def forgets(peer: Peer) -> None:
     """Answers once, and is gone when it is asked again."""
     await peer.read_request()
-    await peer.send(ok())
+    await peer.send(build_ok_answer())
     await peer.read_head()
     peer.reset()
 
@@ -69,7 +72,7 @@ async def forgets(peer: Peer) -> None:
 async def test_stale_connections_do_not_use_up_the_tries(rules: dict[str, object], in_parts: bool) -> None:
     """Neither a client its answer nor a request its tries."""
     count = 5
-    async with through(*[forgets] * count, serve(answer(200, b"fresh")), upstream=rules) as (gateway, upstream):
+    async with through(*[forgets] * count, serve(build_answer(200, b"fresh")), upstream=rules) as (gateway, upstream):
         clients = [await client_of(gateway) for _ in range(count)]
         for client in clients:
             await client.send(get())
@@ -84,14 +87,14 @@ async def test_stale_connections_do_not_use_up_the_tries(rules: dict[str, object
             assert (await client.read_response()).payload == b"fresh"
             client.close()
         assert len(upstream.connections) == count + 1
-        assert gateway.metrics.upstream("up").retries == {"stale": 1}
+        assert gateway.metrics.get_upstream("up").retries == {"stale": 1}
         assert listener_of(gateway).router.groups[0].members[0].inflight == 0
 
 
-@pytest.mark.parametrize("fails", [resets, serve(BUSY), serve(answer(502)), serve(answer(429))])
+@pytest.mark.parametrize("fails", [resets, serve(BUSY), serve(build_answer(502)), serve(build_answer(429))])
 async def test_failed_request_is_answered_by_another_endpoint(fails: object) -> None:
     """The client sees one good answer, and each request once at the other."""
-    async with several(fails, serve(answer(200, b"fine"))) as up, client_of(up.gateway) as client:  # type: ignore[arg-type]
+    async with several(fails, serve(build_answer(200, b"fine"))) as up, client_of(up.gateway) as client:  # type: ignore[arg-type]
         for _ in range(4):
             assert (await exchange(client, chat())).payload == b"fine"
         assert [request.raw_body for request in up.endpoints[1].requests] == [BODY] * 4
@@ -106,25 +109,25 @@ async def test_failed_request_is_answered_by_another_endpoint(fails: object) -> 
         (resets, post(BODY, b"/v1/threads/t/messages"), 502),
         (resets, post(BODY, b"/v1/threads/v1/messages"), 502),
         (resets, post(BODY, b"/v1/files/deployments/d/embeddings"), 502),
-        (serve(answer(502)), post(BODY, STORES), 502),
+        (serve(build_answer(502)), post(BODY, STORES), 502),
         (serve(BUSY), post(BODY, STORES), 200),
         (resets, post(BODY, STORES, b"Idempotency-Key: k"), 200),
         (resets, post(BODY, STORES, method=b"PUT"), 200),
-        (serve(answer(500)), post(BODY, STORES), 500),
-        (serve(answer(500)), chat(), 200),
-        (serve(answer(501)), chat(), 501),
+        (serve(build_answer(500)), post(BODY, STORES), 500),
+        (serve(build_answer(500)), chat(), 200),
+        (serve(build_answer(501)), chat(), 501),
     ],
 )
 async def test_nonidempotent_request_is_sent_once(fails: object, request_: bytes, status: int) -> None:
     """Unless the answer says that nothing was done, or its client made it safe."""
-    async with several(fails, serve(ok()), balance="least_loaded") as up:  # type: ignore[arg-type]
+    async with several(fails, serve(build_ok_answer()), balance="least_loaded") as up:  # type: ignore[arg-type]
         assert (await ask(up.gateway, request_)).status == status
         assert up.counts == ([1, 0] if status >= 500 else [1, 1])
 
 
 async def test_unsent_post_is_retried_on_the_next_endpoint() -> None:
     """An endpoint that refuses connections has done nothing (U4)."""
-    async with several(serve(ok()), serve(ok())) as up:
+    async with several(serve(build_ok_answer()), serve(build_ok_answer())) as up:
         up.endpoints[0]._stop_listening()
         for _ in range(4):
             assert (await ask(up.gateway, post(BODY, STORES))).status == 200
@@ -139,7 +142,7 @@ async def test_body_arriving_in_pieces_is_retried_whole() -> None:
         peer.reset()
 
     body = bytes(range(256)) * 1024
-    async with several(reads_a_little, serve(ok())) as up, client_of(up.gateway) as client:
+    async with several(reads_a_little, serve(build_ok_answer())) as up, client_of(up.gateway) as client:
         await client.send(post(body, CHAT)[:5000])
         await until(lambda: up.endpoints[0].connections and up.endpoints[0].connections[0].ended != "open")
         await client.send(post(body, CHAT)[5000:])
@@ -149,7 +152,7 @@ async def test_body_arriving_in_pieces_is_retried_whole() -> None:
 
 async def test_body_over_the_retry_buffer_is_not_retried() -> None:
     """And gets the answer that there is."""
-    async with several(serve(BUSY), serve(ok()), retry={"body": "1KiB"}) as up:
+    async with several(serve(BUSY), serve(build_ok_answer()), retry={"body": "1KiB"}) as up:
         assert (await ask(up.gateway, post(b"x" * 2000, CHAT))).status == 503
         assert (await ask(up.gateway, post(b"x" * 500, CHAT))).status == 200
 
@@ -167,7 +170,7 @@ async def test_failed_tries_relay_the_last_answer_unchanged() -> None:
 
 async def test_x_should_retry_false_prevents_a_retry() -> None:
     """`x-should-retry: false` ends it, in any case."""
-    async with several(serve(answer(503, b"", [("X-Should-Retry", "FALSE")])), serve(ok())) as up:
+    async with several(serve(build_answer(503, b"", [("X-Should-Retry", "FALSE")])), serve(build_ok_answer())) as up:
         assert (await ask(up.gateway, chat())).status == 503
         assert up.counts == [1, 0]
 
@@ -182,9 +185,9 @@ async def test_fragmented_head_is_retried_after_its_fields_arrive() -> None:
             await breathe(20)
         await peer.wait_end(timeout_s=None)
 
-    async with several(drips, serve(ok())) as up:
+    async with several(drips, serve(build_ok_answer())) as up:
         assert (await ask(up.gateway, chat())).status == 200
-        assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
+        assert up.group.members[0].find_obstacle(up.group.clock()) == "pausing"
 
 
 @pytest.mark.parametrize("part", [b"HTTP", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 503 Busy\r\n"])
@@ -195,11 +198,11 @@ async def test_truncated_response_head_is_handled_as_a_reset(part: bytes) -> Non
         await peer.read_request()
         await peer.send(part)
 
-    async with several(breaks_off, serve(ok()), breaker={"failures": 1}) as up:
+    async with several(breaks_off, serve(build_ok_answer()), breaker={"failures": 1}) as up:
         assert (await ask(up.gateway, chat())).status == 200
         assert up.counts == [1, 1] and up.group.tally.retries == {"reset": 1}
-        assert up.group.members[0].breaker.state(up.group.clock()) == "open"
-    async with several(breaks_off, serve(ok())) as up:
+        assert up.group.members[0].breaker.get_state(up.group.clock()) == "open"
+    async with several(breaks_off, serve(build_ok_answer())) as up:
         assert (await ask(up.gateway, post(BODY, STORES))).status == 502 and up.counts == [1, 0]
         listener = listener_of(up.gateway)
         await until(lambda: listener.inflight == 0)
@@ -223,11 +226,11 @@ async def test_malformed_upstream_head_returns_upstream_error() -> None:
 async def test_malformed_response_is_retried_on_another_endpoint(says: bytes) -> None:
     """As after a reset. Nothing of it went to the client; each further one is asked for again as well."""
     talks = babbles(says)
-    async with several(talks, talks, serve(ok()), breaker={"failures": 1}, retry={"tries": 3}) as up:
+    async with several(talks, talks, serve(build_ok_answer()), breaker={"failures": 1}, retry={"tries": 3}) as up:
         assert (await ask(up.gateway, chat())).status == 200
         assert up.counts == [1, 1, 1] and up.group.tally.retries == {"reset": 2}
-        assert [member.breaker.state(up.group.clock()) for member in up.group.members] == ["open", "open", "closed"]
-    async with several(talks, serve(ok())) as up:
+        assert [member.breaker.get_state(up.group.clock()) for member in up.group.members] == ["open", "open", "closed"]
+    async with several(talks, serve(build_ok_answer())) as up:
         answered = await ask(up.gateway, post(BODY, STORES))
         assert (answered.status, error_of(answered)["code"]) == (502, "upstream_error") and up.counts == [1, 0]
 
@@ -235,7 +238,10 @@ async def test_malformed_response_is_retried_on_another_endpoint(says: bytes) ->
 async def test_request_is_not_retried_after_an_interim_response() -> None:
     """It has the beginning of an answer."""
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
-    async with several(babbles(early + b"garbage\r\n\r\n"), serve(ok())) as up, client_of(up.gateway) as client:
+    async with (
+        several(babbles(early + b"garbage\r\n\r\n"), serve(build_ok_answer())) as up,
+        client_of(up.gateway) as client,
+    ):
         await client.send(chat())
         assert await client.read_exactly(len(early)) == early
         assert (await client.read_response()).status == 502 and up.counts == [1, 0]
@@ -244,12 +250,12 @@ async def test_request_is_not_retried_after_an_interim_response() -> None:
 @pytest.mark.parametrize(("status", "key", "code"), [(503, None, "circuit_open"), (429, "k", "upstream_limited")])
 async def test_paused_endpoint_answers_429_only_after_an_upstream_429(status: int, key: str | None, code: str) -> None:
     """Else others would think that they had asked too often."""
-    busy = serve(answer(status, b"", [("Retry-After", "20")]))
+    busy = serve(build_answer(status, b"", [("Retry-After", "20")]))
     async with several(busy, api_key=key, retry={"tries": 1}) as up:
         assert (await ask(up.gateway, chat())).status == status
         refused = await ask(up.gateway, chat())
         assert refused.status == status and error_of(refused)["code"] == code
-        assert refused.values(b"retry-after") in ([b"20"], [b"19"]) and up.counts == [1]
+        assert refused.list_values(b"retry-after") in ([b"20"], [b"19"]) and up.counts == [1]
         assert status == 429 or "a asked for a pause" in error_of(refused)["message"]
 
 
@@ -264,18 +270,18 @@ async def test_drain_during_a_retry_pause_relays_the_answer_at_hand() -> None:
         await until(lambda: up.inflight == [0])
         await up.gateway.gateway.drain()
         response = await client.read_response()
-        assert response.status == 503 and response.values(b"x-own") == [b"yes"]
+        assert response.status == 503 and response.list_values(b"x-own") == [b"yes"]
         assert up.inflight == [0]
 
 
 async def test_after_the_first_byte_nothing_is_sent_again() -> None:
     """The answer is cut, as everywhere; the endpoint has failed."""
-    async with several(cuts, serve(ok()), breaker={"failures": 1}) as up, client_of(up.gateway) as client:
+    async with several(cuts, serve(build_ok_answer()), breaker={"failures": 1}) as up, client_of(up.gateway) as client:
         await client.send(chat())
         with pytest.raises(EOFError):
             await client.read_response()
         assert up.counts == [1, 0] and up.inflight == [0, 0]
-        assert up.group.members[0].breaker.state(up.group.clock()) == "open"
+        assert up.group.members[0].breaker.get_state(up.group.clock()) == "open"
 
 
 async def test_streams_are_relayed_chunk_by_chunk_after_a_retry() -> None:
@@ -284,15 +290,15 @@ async def test_streams_are_relayed_chunk_by_chunk_after_a_retry() -> None:
 
     async def streams(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
-        await peer.send(chunk(b"data: 1\n\n"))
+        await peer.send(build_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
+        await peer.send(build_chunk(b"data: 1\n\n"))
         await more.wait()
-        await peer.send(chunk(b"data: 2\n\n") + LAST_CHUNK)
+        await peer.send(build_chunk(b"data: 2\n\n") + LAST_CHUNK)
 
     async with several(serve(BUSY), streams) as up, client_of(up.gateway) as client:
         await client.send(chat())
         await client.read_head()
-        assert await client.read_some() == chunk(b"data: 1\n\n")
+        assert await client.read_some() == build_chunk(b"data: 1\n\n")
         assert up.inflight == [0, 1]
         more.set()
         await until(lambda: up.inflight == [0, 0])
@@ -308,7 +314,7 @@ async def test_client_disconnect_releases_its_slot_and_queue_place() -> None:
             await until(lambda: up.group.queue_length == 1)
             third = await ask(up.gateway, chat())
             assert third.status == 503 and error_of(third)["code"] == "overloaded"
-            assert third.values(b"retry-after") == [b"1"]
+            assert third.list_values(b"retry-after") == [b"1"]
             second.close()
             await until(lambda: up.group.queue_length == 0)
         await until(lambda: up.inflight == [0])
@@ -322,7 +328,7 @@ async def test_queued_request_gets_the_next_slot_with_its_whole_body() -> None:
         while True:
             await peer.read_request(timeout_s=None)
             await go_on.wait()
-            await peer.send(ok())
+            await peer.send(build_ok_answer())
 
     async with several(slowly, each={"concurrent": 1}, queue={"wait": "2m"}, retry={"body": 500}) as up:
         body = b"x" * 300_000
@@ -350,7 +356,7 @@ async def test_suppressed_interim_answer_does_not_prevent_a_retry(then: bytes, c
         await in_pieces(peer, *((CONTINUE + then)[:cut], (CONTINUE + then)[cut:]))
         peer.reset()
 
-    async with several(invites, serve(answer(200, b"fine"))) as up:
+    async with several(invites, serve(build_answer(200, b"fine"))) as up:
         response = await ask(up.gateway, chat())
         assert (response.payload, response.informational) == (b"fine", ())
         assert up.counts == [1, 1] and up.inflight == [0, 0]
@@ -378,7 +384,7 @@ async def test_queued_request_proceeds_at_once_when_the_breaker_opens(rented: bo
         await go_on.wait()
         peer.reset()
 
-    async with FakeUpstream(serve(answer(200, b"rented"))) as other:
+    async with FakeUpstream(serve(build_answer(200, b"rented"))) as other:
         rules = {
             "queue": {"wait": "1h"},
             "breaker": {"failures": 1, "open": "1h"},
@@ -416,7 +422,7 @@ async def test_pipelined_requests_without_endpoint_are_refused_without_recursion
 async def test_fallback_upstream_answers_when_no_endpoint_can() -> None:
     """With its own path, and its name in the access log."""
     async with (
-        several(serve(ok(b"other"))) as other,
+        several(serve(build_ok_answer(b"other"))) as other,
         several(
             resets,
             more=[{"name": "other", "base_url": f"{other.endpoints[0].base_url}/other/v1"}],
@@ -447,25 +453,25 @@ async def test_websocket_holds_a_slot_until_upgrade_and_is_not_retried() -> None
         await client.send(get(b"/v1/realtime", *handshake))
         assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
         assert await client.read_some() == b"hi" and up.inflight == [0]
-    async with several(resets, serve(ok())) as up:
+    async with several(resets, serve(build_ok_answer())) as up:
         assert (await ask(up.gateway, get(b"/v1/realtime", *handshake))).status == 502
 
 
 async def test_a_conversation_keeps_its_endpoint() -> None:
     """The field that names it does not go on."""
-    async with several(*[serve(ok())] * 3, balance="sticky") as up, client_of(up.gateway) as client:
+    async with several(*[serve(build_ok_answer())] * 3, balance="sticky") as up, client_of(up.gateway) as client:
         for _ in range(6):
             await exchange(client, chat(b"X-Context-Mode: passthrough", b"X-Context-Conversation: c1"))
         assert sorted(up.counts) == [0, 0, 6]
         (used,) = [endpoint for endpoint in up.endpoints if endpoint.requests]
-        assert used.requests[0].values(b"x-context-conversation") == []
+        assert used.requests[0].list_values(b"x-context-conversation") == []
 
 
 @pytest.mark.parametrize("path", [CHAT, b"/context" + CHAT], ids=["passthrough", "context"])
 async def test_server_errors_for_a_single_key_eject_no_endpoint(path: bytes) -> None:
     """The server has no model for it at the moment. Others go on."""
     fine = b'{"choices": [{"message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]}'
-    some = serve(lambda request: BUSY if b"down" in request.raw_body else answer(200, fine))
+    some = serve(lambda request: BUSY if b"down" in request.raw_body else build_answer(200, fine))
     scopes = ["passthrough", "context"]
     keys = [{**key(f"sk-{name}"), "name": name, "scopes": scopes} for name in ("ann", "ben")]
     asks = b'{"model": "up", "messages": [{"role": "user", "content": "x"}]}'
@@ -481,12 +487,12 @@ async def test_server_errors_for_a_single_key_eject_no_endpoint(path: bytes) -> 
 async def test_request_waits_for_the_share_of_its_upstream() -> None:
     """Where gateways share the limits of upstreams. Without room there it goes to the fallback, which has its own."""
     limited = {"requests_per_minute": 2}
-    async with FakeUpstream(serve(answer(200, b"second"))) as second:
+    async with FakeUpstream(serve(build_answer(200, b"second"))) as second:
         more = [{"name": "second", "base_url": second.base_url, "paths": ["/second/"], "limits": limited}]
         settings: dict[str, object] = {"limits": {"shared": True}}
         async with (
             several(
-                serve(answer(200, b"first")), more=more, settings=settings, fallback=["second"], limits=limited
+                serve(build_answer(200, b"first")), more=more, settings=settings, fallback=["second"], limits=limited
             ) as up,
             client_of(up.gateway) as client,
         ):

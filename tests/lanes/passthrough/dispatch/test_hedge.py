@@ -11,9 +11,9 @@ from functional.through import ask, breathe, client_of, get, post
 from gateways import exchange, until
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, ok, serve
+from gateway.testing.scripts import build_answer, build_ok_answer, serve
 
-BUSY = answer(503, b"busy")
+BUSY = build_answer(503, b"busy")
 
 
 @contextmanager
@@ -41,7 +41,7 @@ async def silent(peer: Peer) -> None:
 
 async def test_hedge_answers_for_a_slow_endpoint() -> None:
     """The first one's connection ends, and both places are free."""
-    async with several(silent, serve(answer(200, b"second")), hedge="50ms") as up:
+    async with several(silent, serve(build_answer(200, b"second")), hedge="50ms") as up:
         assert (await ask(up.gateway, chat())).payload == b"second"
         await up.endpoints[0].wait_open(0)
         assert up.inflight == [0, 0] and up.group.tally.retries == {"hedge": 1}
@@ -56,7 +56,7 @@ async def test_first_endpoint_answer_cancels_the_hedge() -> None:
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
         await peer.wait_end(timeout_s=None)
 
     async with several(late, silent, hedge="50ms") as up, client_of(up.gateway) as client:
@@ -76,7 +76,7 @@ async def test_failed_hedge_does_not_affect_the_first_request(fails: object) -> 
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
 
     async def resets(peer: Peer) -> None:
         await peer.read_request()
@@ -107,9 +107,12 @@ async def test_hedge_replaces_a_failed_first_request(last: bytes) -> None:
         await peer.read_request()
         asked.set()
         await go_on.wait()
-        await peer.send(answer(200, b"second"))
+        await peer.send(build_answer(200, b"second"))
 
-    async with several(fails, late, serve(answer(200, b"third")), hedge="50ms") as up, client_of(up.gateway) as client:
+    async with (
+        several(fails, late, serve(build_answer(200, b"third")), hedge="50ms") as up,
+        client_of(up.gateway) as client,
+    ):
         await client.send(chat())
         await until(lambda: up.inflight == [0, 1, 0])
         go_on.set()
@@ -130,7 +133,7 @@ async def test_both_hedge_failures_relay_the_complete_answer(part: bytes) -> Non
     async def busy(peer: Peer) -> None:
         await peer.read_request()
         asked.set()
-        await peer.send(part or answer(503, b"busy", [("Retry-After", "7")]))
+        await peer.send(part or build_answer(503, b"busy", [("Retry-After", "7")]))
 
     retry = {"tries": 2}
     async with several(resets, busy, hedge="50ms", retry=retry) as up, client_of(up.gateway) as client:
@@ -142,7 +145,7 @@ async def test_both_hedge_failures_relay_the_complete_answer(part: bytes) -> Non
         if part:
             assert response.status == 502
         else:
-            assert (response.status, response.payload, response.values(b"Retry-After")) == (503, b"busy", [b"7"])
+            assert (response.status, response.payload, response.list_values(b"Retry-After")) == (503, b"busy", [b"7"])
         assert up.inflight == [0, 0]
 
 
@@ -164,7 +167,7 @@ async def test_nonidempotent_request_is_not_hedged() -> None:
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
 
     async with (
         several(late, silent, hedge="1ms") as up,
@@ -191,13 +194,16 @@ async def test_hedge_resent_after_a_stale_connection_keeps_its_endpoints_key() -
 
     async def warm(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request()
         await second_may_fail.wait()
         peer.reset()
 
     keys = {"api_key": "KA"}, {"api_key": "KB"}
-    async with several(fails, [warm, serve(ok())], hedge="50ms", own=keys) as up, client_of(up.gateway) as client:
+    async with (
+        several(fails, [warm, serve(build_ok_answer())], hedge="50ms", own=keys) as up,
+        client_of(up.gateway) as client,
+    ):
         up.group.members[0].healthy = False
         assert (await exchange(client, get(CHAT))).status == 200
         up.group.members[0].healthy = True
@@ -207,7 +213,7 @@ async def test_hedge_resent_after_a_stale_connection_keeps_its_endpoints_key() -
         await until(lambda: up.inflight == [0, 1])
         second_may_fail.set()
         assert (await client.read_response()).status == 200
-        sent = [[request.values(b"authorization") for request in endpoint.requests] for endpoint in up.endpoints]
+        sent = [[request.list_values(b"authorization") for request in endpoint.requests] for endpoint in up.endpoints]
         assert sent == [[[b"Bearer KA"]], [[b"Bearer KB"]] * 3]
 
 
@@ -233,7 +239,7 @@ async def test_invalid_hedge_head_does_not_drop_the_first_request(says: bytes) -
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
 
     async def babbles(peer: Peer) -> None:
         await peer.read_request()
@@ -282,7 +288,7 @@ async def test_third_endpoint_is_tried_after_failure_and_unreachable_hedge() -> 
 
     with full_socket() as port:
         own = {}, {"url": f"http://127.0.0.1:{port}/v1"}
-        scripts = fails, serve(ok()), serve(answer(200, b"third"))
+        scripts = fails, serve(build_ok_answer()), serve(build_answer(200, b"third"))
         async with several(*scripts, hedge="20ms", own=own, timeouts={"connect": "300ms"}) as up:
             assert (await ask(up.gateway, chat())).payload == b"third"
             assert up.inflight == [0, 0, 0] and up.counts == [1, 0, 1]
@@ -292,7 +298,7 @@ async def test_unconnected_first_endpoint_is_hedged() -> None:
     """The second endpoint answers long before the first one's connection fails."""
     with full_socket() as port:
         own = ({"url": f"http://127.0.0.1:{port}/v1"},)
-        async with several(serve(ok()), serve(answer(200, b"second")), hedge="20ms", own=own) as up:
+        async with several(serve(build_ok_answer()), serve(build_answer(200, b"second")), hedge="20ms", own=own) as up:
             assert (await ask(up.gateway, chat())).payload == b"second"
             assert up.inflight == [0, 0] and up.group.tally.retries == {"hedge": 1}
 
@@ -304,7 +310,7 @@ async def test_retry_after_a_reset_is_hedged() -> None:
         await peer.read_request()
         peer.reset()
 
-    async with several(resets, silent, serve(answer(200, b"third")), hedge="20ms") as up:
+    async with several(resets, silent, serve(build_answer(200, b"third")), hedge="20ms") as up:
         assert (await ask(up.gateway, chat())).payload == b"third"
         assert up.inflight == [0, 0, 0] and up.counts == [1, 1, 1]
 
@@ -317,12 +323,12 @@ async def test_retry_after_from_either_hedged_request_pauses_its_endpoint(who: i
     async def pauses(peer: Peer) -> None:
         await peer.read_request()
         await both.wait()
-        await peer.send(answer(503, b"busy", [("Retry-After", "30")]))
+        await peer.send(build_answer(503, b"busy", [("Retry-After", "30")]))
 
     async def answers(peer: Peer) -> None:
         await peer.read_request()
         await told.wait()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     scripts = (pauses, answers) if who == 0 else (answers, pauses)
     async with several(*scripts, hedge="20ms") as up, client_of(up.gateway) as client:
@@ -332,7 +338,7 @@ async def test_retry_after_from_either_hedged_request_pauses_its_endpoint(who: i
         await until(lambda: up.inflight[who] == 0)
         told.set()
         assert (await client.read_response()).status == 200
-        assert up.group.members[who].obstacle(up.group.clock()) == "pausing"
+        assert up.group.members[who].find_obstacle(up.group.clock()) == "pausing"
 
 
 async def test_stale_idle_hedge_connection_does_not_open_the_breaker() -> None:
@@ -342,17 +348,17 @@ async def test_stale_idle_hedge_connection_does_not_open_the_breaker() -> None:
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
 
     async def warm(peer: Peer) -> None:
         await peer.read_request()
-        await peer.send(ok())
+        await peer.send(build_ok_answer())
         await peer.read_request()
         peer.reset()
         leave.set()
 
     async with (
-        several(late, [warm, serve(ok())], hedge="20ms", breaker={"failures": 1}) as up,
+        several(late, [warm, serve(build_ok_answer())], hedge="20ms", breaker={"failures": 1}) as up,
         client_of(up.gateway) as client,
     ):
         up.group.members[0].healthy = False
@@ -363,7 +369,7 @@ async def test_stale_idle_hedge_connection_does_not_open_the_breaker() -> None:
         await until(lambda: up.inflight == [1, 0])
         go_on.set()
         assert (await client.read_response()).status == 200
-        assert up.group.members[1].obstacle(up.group.clock()) is None
+        assert up.group.members[1].find_obstacle(up.group.clock()) is None
 
 
 HEAD_ALONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -378,12 +384,12 @@ async def test_hedge_error_waits_for_the_other_answer(fails: object, number: int
     async def bad(peer: Peer) -> None:
         await peer.read_request()
         await both.wait()
-        await peer.send(answer(fails, b"bad") if isinstance(fails, int) else HEAD_ALONE)
+        await peer.send(build_answer(fails, b"bad") if isinstance(fails, int) else HEAD_ALONE)
 
     async def good(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"good"))
+        await peer.send(build_answer(200, b"good"))
 
     scripts = (bad, good) if number == 0 else (good, bad)
     async with several(*scripts, hedge="50ms", retry={"tries": 2}) as up, client_of(up.gateway) as client:
@@ -398,7 +404,7 @@ async def test_hedge_error_waits_for_the_other_answer(fails: object, number: int
 
 async def test_hedge_returns_the_400_when_both_endpoints_answer_it() -> None:
     """The client gets the answer that came last."""
-    async with several(serve(answer(400, b"bad")), serve(answer(400, b"bad")), hedge="1ms") as up:
+    async with several(serve(build_answer(400, b"bad")), serve(build_answer(400, b"bad")), hedge="1ms") as up:
         response = await ask(up.gateway, chat())
         assert (response.status, response.payload) == (400, b"bad")
 

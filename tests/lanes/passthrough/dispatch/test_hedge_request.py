@@ -7,7 +7,7 @@ from functional.through import client_of
 from gateways import until
 
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer
+from gateway.testing.scripts import build_answer
 
 
 async def test_hedge_that_cannot_connect_releases_its_slot() -> None:
@@ -17,7 +17,7 @@ async def test_hedge_that_cannot_connect_releases_its_slot() -> None:
     async def late(peer: Peer) -> None:
         await peer.read_request()
         await go_on.wait()
-        await peer.send(answer(200, b"first"))
+        await peer.send(build_answer(200, b"first"))
 
     async with several(late, late, hedge="20ms") as up, client_of(up.gateway) as client:
         up.endpoints[1]._stop_listening()
@@ -37,7 +37,7 @@ async def test_hedge_keeps_an_answer_sent_before_the_request() -> None:
         await peer.wait_end(timeout_s=None)
 
     async def speaks_first(peer: Peer) -> None:
-        await peer.send(answer(200, b"early", [("Connection", "close")]))
+        await peer.send(build_answer(200, b"early", [("Connection", "close")]))
         await peer.wait_end(timeout_s=None)
 
     async with several(silent, speaks_first, hedge="20ms") as up, client_of(up.gateway) as client:

@@ -26,7 +26,7 @@ from gateway.contracts.model_names import MODEL_CHARS
 from gateway.lanes.passthrough.dispatch.model_scanner import LIMIT_BYTES
 from gateway.testing.local_gateway import LocalGateway
 from gateway.testing.raw_connection import Peer
-from gateway.testing.scripts import answer, chunk, serve
+from gateway.testing.scripts import build_answer, build_chunk, serve
 from gateway.testing.upstream import FakeUpstream
 
 
@@ -34,7 +34,9 @@ from gateway.testing.upstream import FakeUpstream
 async def two(**settings: object) -> AsyncIterator[tuple[LocalGateway, FakeUpstream, FakeUpstream]]:
     """Upstream `one` serves all models but those of `two`, and `own` has a path of its own."""
     async with AsyncExitStack() as stack:
-        one, other = [await stack.enter_async_context(FakeUpstream(serve(answer(200, b)))) for b in (b"one", b"two")]
+        one, other = [
+            await stack.enter_async_context(FakeUpstream(serve(build_answer(200, b)))) for b in (b"one", b"two")
+        ]
         upstreams = [
             {"name": "one", "base_url": one.base_url, "timeouts": PATIENT},
             {"name": "two", "base_url": f"{other.base_url}/api/v1", "models": ["llama*"], "timeouts": PATIENT},
@@ -64,7 +66,7 @@ def body(model: object, **before: object) -> bytes:
         (post(body("llama3"), b"/own/v1/chat/completions"), b"one"),
         (post(body("llama3", messages=["x" * 300_000]), CHAT), b"two"),
         (post(body("llama3", messages=["x" * LIMIT_BYTES]), CHAT), b"one"),
-        (post_chunked(chunk(body("llama3")[:9]) + chunk(body("llama3")[9:]) + b"0\r\n\r\n", CHAT), b"two"),
+        (post_chunked(build_chunk(body("llama3")[:9]) + build_chunk(body("llama3")[9:]) + b"0\r\n\r\n", CHAT), b"two"),
     ],
 )
 async def test_body_model_selects_the_upstream_with_bytes_unchanged(request_: bytes, who: bytes) -> None:
@@ -141,7 +143,10 @@ async def test_expect_100_client_gets_continue_only_once() -> None:
         peer.reset()
 
     by_model = {"passthrough": {"by_model": True}}
-    async with several(invites, serve(answer(200, b"fine")), settings=by_model) as up, client_of(up.gateway) as client:
+    async with (
+        several(invites, serve(build_answer(200, b"fine")), settings=by_model) as up,
+        client_of(up.gateway) as client,
+    ):
         request = post(body("llama3"), CHAT, b"Expect: 100-continue")
         end = request.index(b"\r\n\r\n") + 4
         await client.send(request[:end])
@@ -203,7 +208,7 @@ async def test_disconnect_before_the_model_is_known_contacts_no_upstream() -> No
 
 async def test_upstream_without_rules_is_called_despite_its_retry_after() -> None:
     """As without the choice: each client gets the upstream's own answer, and none is kept away for another's."""
-    busy = answer(503, b"busy", [("Retry-After", "7")])
+    busy = build_answer(503, b"busy", [("Retry-After", "7")])
     async with FakeUpstream(serve(busy)) as one:
         upstreams = [{"name": "one", "base_url": one.base_url, "api_key": "sk-up", "timeouts": PATIENT}]
         config = {"upstreams": upstreams, "passthrough": {"by_model": True}, "allowed_hosts": HOSTS}

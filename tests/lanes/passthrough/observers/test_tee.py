@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.http.body import Body, ChunkedBody
 from gateway.http.response_head import parse_response_head
 from gateway.lanes.passthrough.observers.tee import TeedChunkedBody, build_teed_body
-from gateway.testing.scripts import LAST_CHUNK, chunk
+from gateway.testing.scripts import LAST_CHUNK, build_chunk
 
 PARTS = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 
@@ -32,7 +32,7 @@ def cut(text: bytes, places: list[int]) -> list[bytes]:
 @given(PARTS, st.lists(st.integers(0, 500)), st.booleans())
 def test_teed_chunked_body_forwards_the_same_bytes(parts: list[bytes], places: list[int], payload_only: bool) -> None:
     """However it is cut, with and without its framing, and with bytes behind it."""
-    text = b"".join(map(chunk, parts)) + LAST_CHUNK + b"HTTP/1.1 200 OK"
+    text = b"".join(map(build_chunk, parts)) + LAST_CHUNK + b"HTTP/1.1 200 OK"
     kept: list[bytes] = []
     plain, teed = ChunkedBody(payload_only=payload_only), TeedChunkedBody(kept.append, payload_only=payload_only)
     for piece in cut(text, places):
@@ -46,7 +46,7 @@ def test_teed_chunked_body_forwards_the_same_bytes(parts: list[bytes], places: l
 
 def test_teed_body_copies_very_many_chunks_once() -> None:
     """As the limit of one turn demands."""
-    text = chunk(b"x") * 5000 + LAST_CHUNK
+    text = build_chunk(b"x") * 5000 + LAST_CHUNK
     kept: list[bytes] = []
     plain, teed = ChunkedBody(), TeedChunkedBody(kept.append, payload_only=False)
     assert forwarded(teed, [text]) == forwarded(plain, [text])

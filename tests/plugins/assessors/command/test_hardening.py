@@ -5,14 +5,14 @@ from measuring import Effort
 
 from gateway.plugin.shell.classifier import read_command
 from gateway.plugin.shell.objection import Objection
-from gateway.plugins.assessors.command.hardening import harden
+from gateway.plugins.assessors.command.hardening import check_hardened
 
 
 def hardened(text: str) -> str:
     """The rule that objects; "" where nothing does."""
     script, readings = read_command(text)
     try:
-        harden(readings, looping="construct" in script.extras)
+        check_hardened(readings, looping="construct" in script.extras)
     except Objection as objection:
         return objection.rule
     return ""

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.assessors.http.urls import MAX_CHARS, Url, embedded_urls, pairs, split
+from gateway.plugins.assessors.http.urls import MAX_CHARS, Url, find_embedded_urls, split_pairs, split_url
 
 
 def test_split_returns_scheme_host_port_path_and_query() -> None:
     """Scheme, host, port, path and decoded query."""
-    url = split("HTTPS://Example.com:8443/a%20b?x=%2F&y=1+2&z#f@g")
+    url = split_url("HTTPS://Example.com:8443/a%20b?x=%2F&y=1+2&z#f@g")
     assert isinstance(url, Url)
     assert (url.scheme, url.host.name, url.port, url.path) == ("https", "example.com", 8443, "/a%20b")
     assert url.query == (("x", "/"), ("y", "1 2"), ("z", ""))
@@ -28,7 +28,7 @@ def test_split_returns_scheme_host_port_path_and_query() -> None:
 )
 def test_plain_urls_can_be_split(text: str) -> None:
     """Spaces and signs after the host do no harm."""
-    assert isinstance(split(text), Url)
+    assert isinstance(split_url(text), Url)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_plain_urls_can_be_split(text: str) -> None:
 )
 def test_ambiguous_urls_are_not_split(text: str) -> None:
     """Other schemes, user information, odd ports, control characters, and what parsers disagree about."""
-    assert isinstance(split(text), str)
+    assert isinstance(split_url(text), str)
 
 
 def test_embedded_urls_are_found_in_values() -> None:
     """A value may hold a URL, also percent-encoded once more."""
-    assert embedded_urls("see http://a/b") == ["http://a/b"]
-    assert embedded_urls("http%3A%2F%2Fa") == ["http://a"]
-    assert embedded_urls("//a/b") == ["//a/b"]
-    assert embedded_urls("a/b") == []
+    assert find_embedded_urls("see http://a/b") == ["http://a/b"]
+    assert find_embedded_urls("http%3A%2F%2Fa") == ["http://a"]
+    assert find_embedded_urls("//a/b") == ["//a/b"]
+    assert find_embedded_urls("a/b") == []
 
 
 @given(st.text(max_size=300))
 def test_split_never_raises_for_any_text(text: str) -> None:
     """No text raises."""
     for each in (text, f"https://{text}", f"https://example.com/{text}"):
-        split(each)
-    pairs(text)
-    embedded_urls(text)
+        split_url(each)
+    split_pairs(text)
+    find_embedded_urls(text)

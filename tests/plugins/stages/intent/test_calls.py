@@ -3,10 +3,10 @@
 import pytest
 
 from gateway.plugins.stages.intent.calls import CALLS_LIMIT, CallMention, find_calls
-from gateway.plugins.stages.intent.names import NamedService, name_index
+from gateway.plugins.stages.intent.names import NamedService, build_name_index
 from gateway.text.phrases import Spans, fold
 
-INDEX = name_index(
+INDEX = build_name_index(
     (
         NamedService("weather", ("天气",), ("get_weather", "get_weather_now")),
         NamedService("git", ("git",), ("git_log",)),
@@ -17,7 +17,7 @@ INDEX = name_index(
 
 def calls(text: str) -> list[CallMention]:
     folded = fold(text)
-    hits = list(INDEX.phrases.hits(folded.text))
+    hits = list(INDEX.phrases.iterate_hits(folded.text))
     return list(find_calls(text, folded, INDEX, hits, shown=Spans(())))
 
 
@@ -114,5 +114,5 @@ def test_number_of_examined_calls_is_bounded() -> None:
 def test_quoted_verb_is_not_recognised_as_a_call() -> None:
     """The verb stands in a quotation."""
     folded = fold("use git_log")
-    hits = list(INDEX.phrases.hits(folded.text))
+    hits = list(INDEX.phrases.iterate_hits(folded.text))
     assert list(find_calls("use git_log", folded, INDEX, hits, shown=Spans([(0, 11)]))) == []

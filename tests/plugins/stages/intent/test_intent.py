@@ -12,7 +12,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply
 from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import Service, ToolSpec
-from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
+from gateway.plugins.stages.intent import PLUGIN, Config, cut_first_sentence, recognise, write_mcp_note
 from gateway.testing import FakeHost
 from tests.exchanges import new_exchange
 from tests.scripted_replies import reply_of
@@ -327,9 +327,9 @@ async def test_list_of_many_service_tools_is_truncated() -> None:
 )
 def test_service_description_is_reduced_to_one_sentence(description: str, sentence: str) -> None:
     """A service cannot add lines to the prompt."""
-    assert one_sentence(description) == sentence
+    assert cut_first_sentence(description) == sentence
 
 
 def test_only_mcp_intents_have_a_note() -> None:
     """Whatever else an intent of another kind may carry."""
-    assert mcp_note(Intent("memory", "memory:remember", None, "git", ("git.git_log",)), SERVICES, limit=9) is None
+    assert write_mcp_note(Intent("memory", "memory:remember", None, "git", ("git.git_log",)), SERVICES, limit=9) is None

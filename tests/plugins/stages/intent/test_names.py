@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugins.stages.intent.names import NamedService, NameMeaning, name_index
+from gateway.plugins.stages.intent.names import NamedService, NameMeaning, build_name_index
 
 SERVICES = (
     NamedService("git", ("提交记录", "", "Git"), ("git_log", "log")),
@@ -25,14 +25,16 @@ SERVICES = (
 )
 def test_every_spelling_of_a_service_name_is_indexed(word: str, named: tuple[NameMeaning, ...]) -> None:
     """With `_`, `-` or a blank, alone or behind its service; a keyword only with "tool" or "service" behind it."""
-    assert name_index(SERVICES).called[word] == named
+    assert build_name_index(SERVICES).called[word] == named
 
 
 def test_keywords_keep_their_order_and_spelling() -> None:
     """The first service that has one comes first; empty ones are ignored."""
-    assert name_index(SERVICES).keywords == {"提交记录": ((0, "提交记录"),), "git": ((0, "Git"), (1, "git"))}
+    assert build_name_index(SERVICES).keywords == {"提交记录": ((0, "提交记录"),), "git": ((0, "Git"), (1, "git"))}
 
 
 def test_an_index_is_built_once_for_equal_services() -> None:
     """The index is the same for every caller and every tuple."""
-    assert name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is name_index(SERVICES)
+    assert build_name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is build_name_index(
+        SERVICES
+    )

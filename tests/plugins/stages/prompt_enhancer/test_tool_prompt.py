@@ -11,12 +11,12 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import (
     INSTRUCTIONS,
-    by_category,
     count_utf8_bytes,
     escape,
-    estimated_tokens,
+    estimate_tokens,
+    group_by_category,
     shorten,
-    tool_element,
+    write_tool_element,
 )
 
 RISK = (
@@ -33,7 +33,7 @@ def spec(properties: Json | None = None, *, description: str = "Does it.", **mor
 
 def parameters(tool: ToolSpec, *, short: bool = False) -> dict[str, tuple[str, str, str]]:
     """Name: (type, required, text), as an XML parser sees them."""
-    tree = ElementTree.fromstring(tool_element(tool, short=short))
+    tree = ElementTree.fromstring(write_tool_element(tool, short=short))
     return {
         p.attrib["name"]: (p.attrib["type"], p.attrib["required"], p.text or "")
         for p in tree.findall("./parameters/parameter")
@@ -54,7 +54,7 @@ def test_convert_tool_definition_to_prompt_text() -> None:
             "required": ["path"],
         },
     )
-    assert tool_element(tool) == (
+    assert write_tool_element(tool) == (
         "<tool>\n"
         "  <name>read_file</name>\n"
         "  <description>Read contents of a file from the filesystem</description>\n"
@@ -69,7 +69,7 @@ def test_convert_tool_definition_to_prompt_text() -> None:
 
 def test_tool_definition_format_in_prompt() -> None:
     """A `<tool>` wrapper with name, description and one tag for each parameter, and nothing else."""
-    tree = ElementTree.fromstring(tool_element(spec({"a": {"type": "integer"}, "b": {}})))
+    tree = ElementTree.fromstring(write_tool_element(spec({"a": {"type": "integer"}, "b": {}})))
     assert tree.tag == "tool"
     assert [child.tag for child in tree] == ["name", "description", "parameters"]
     assert [child.tag for child in tree[2]] == ["parameter"] * 3
@@ -159,7 +159,7 @@ def test_tool_element_escapes_markup_in_definitions() -> None:
         description=nasty,
         parameters={"properties": {nasty: {"type": nasty, "description": nasty, "enum": [nasty]}}},
     )
-    tree = ElementTree.fromstring(tool_element(tool))
+    tree = ElementTree.fromstring(write_tool_element(tool))
     clean = '</tool><tool a="b">&amp;' + "\ufffd" * 3
     assert (tree[0].text, tree[1].text) == (clean, clean)
     assert tree[2][0].attrib["name"] == clean
@@ -169,7 +169,7 @@ def test_tool_element_escapes_markup_in_definitions() -> None:
 
 def test_tool_element_collapses_whitespace_in_descriptions() -> None:
     """White space costs tokens and says nothing."""
-    assert "<description>Reads a file.</description>" in tool_element(spec(description="  Reads\n\n   a\tfile. "))
+    assert "<description>Reads a file.</description>" in write_tool_element(spec(description="  Reads\n\n   a\tfile. "))
 
 
 def test_a_short_element_has_all_parameters() -> None:
@@ -179,7 +179,7 @@ def test_a_short_element_has_all_parameters() -> None:
         description="First sentence. " + "Second. " * 50,
         required=["p"],
     )
-    assert len(tool_element(tool, short=True)) < len(tool_element(tool)) / 2
+    assert len(write_tool_element(tool, short=True)) < len(write_tool_element(tool)) / 2
     kind, required, text = parameters(tool, short=True)["p"]
     assert (kind, required) == ("string", "true")
     assert text.endswith("One of: a, b") and len(text) < 60
@@ -205,15 +205,15 @@ def test_shortening_keeps_sentences_or_words(text: str, limit: int, short: str) 
 
 def test_categories_stand_in_the_order_of_their_first_tool() -> None:
     """Each once, with all of its tools."""
-    assert by_category([("b", "1"), ("a<", "2"), ("b", "3")]) == (
+    assert group_by_category([("b", "1"), ("a<", "2"), ("b", "3")]) == (
         '<tools category="b">\n1\n3\n</tools>\n<tools category="a&lt;">\n2\n</tools>'
     )
-    assert by_category([]) == ""
+    assert group_by_category([]) == ""
 
 
 def test_tokens_are_a_quarter_of_the_bytes() -> None:
     """Rounded up."""
-    assert [estimated_tokens(count_utf8_bytes(text)) for text in ("", "a", "abcd", "abcde", "字字")] == [0, 1, 1, 2, 2]
+    assert [estimate_tokens(count_utf8_bytes(text)) for text in ("", "a", "abcd", "abcde", "字字")] == [0, 1, 1, 2, 2]
     assert count_utf8_bytes("\ud800") == 3
 
 
@@ -247,4 +247,4 @@ def test_any_schema_yields_a_well_formed_tool_element(schema: Json) -> None:
     """Whatever a tool says of itself, a parser can read the element, whole and short."""
     tool = ToolSpec(name="t", description="d", parameters=schema)
     for short in (False, True):
-        ElementTree.fromstring(tool_element(tool, short=short))
+        ElementTree.fromstring(write_tool_element(tool, short=short))

@@ -1,6 +1,6 @@
 """Placeholders: one for the same data, none that the client wrote itself."""
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, find_placeholders
 
 
@@ -15,7 +15,7 @@ def test_equal_data_have_one_placeholder() -> None:
 
 
 def test_placeholder_in_client_text_is_not_reused() -> None:
-    taken = at_once(find_placeholders("x" * 40_000 + "What is [EMAIL_1]?"))
+    taken = run_at_once(find_placeholders("x" * 40_000 + "What is [EMAIL_1]?"))
     assert Placeholders(taken).assign_placeholder("email", "a") == "[EMAIL_2]"
 
 

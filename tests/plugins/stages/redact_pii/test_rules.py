@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.aio.cooperative import at_once
+from gateway.aio.cooperative import run_at_once
 from gateway.plugin.stream_redactor import Screen, screen_text
 from gateway.plugins.stages.redact_pii.rules import RULES, WIDTH, select_rules
 
@@ -97,7 +97,7 @@ NOTHING = [
 
 
 def redacted(text: str) -> str:
-    return at_once(screen_text(text, ALL, lambda rule, _data: f"<{rule}>"))[0]
+    return run_at_once(screen_text(text, ALL, lambda rule, _data: f"<{rule}>"))[0]
 
 
 @pytest.mark.parametrize(("rule", "data"), [(rule, one) for rule, listed in DATA.items() for one in listed])
@@ -128,7 +128,9 @@ def test_long_token_is_made_unusable() -> None:
 
 def test_only_the_selected_rules_apply() -> None:
     text = "ann@example.com 192.0.2.17"
-    assert at_once(screen_text(text, select_rules(["ip"]), lambda rule, _: f"<{rule}>"))[0] == "ann@example.com <ip>"
+    assert (
+        run_at_once(screen_text(text, select_rules(["ip"]), lambda rule, _: f"<{rule}>"))[0] == "ann@example.com <ip>"
+    )
 
 
 WORDS = st.sampled_from([*(one for listed in DATA.values() for one in listed), *NOTHING, *" \n.-+(1é请", "a@"])

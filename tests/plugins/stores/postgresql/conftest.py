@@ -49,9 +49,9 @@ class ClockedStore(PostgresqlStore):
         await self._set_clock(now_s)
         return await super().take_duty(name, now_s=now_s, **which)
 
-    async def attend(self, gateway: str, *, now_s: float, until_s: float) -> None:
+    async def announce_gateway(self, gateway: str, *, now_s: float, until_s: float) -> None:
         await self._set_clock(now_s)
-        await super().attend(gateway, now_s=now_s, until_s=until_s)
+        await super().announce_gateway(gateway, now_s=now_s, until_s=until_s)
 
     async def count_gateways(self, *, now_s: float) -> int:
         await self._set_clock(now_s)

@@ -31,7 +31,7 @@ async def test_two_stores_decide_each_approval_once(database: str) -> None:
             decisions = [
                 write(name, approve=number == 0, audit=(audit_line("decision"),)) for name in names[place : place + 10]
             ]
-            results = await asyncio.gather(*map(stores[number].rule, decisions))
+            results = await asyncio.gather(*map(stores[number].decide_approval, decisions))
             found += [result for result, _ in results]
         return found
 
@@ -39,7 +39,7 @@ async def test_two_stores_decide_each_approval_once(database: str) -> None:
     assert [sorted(pair) for pair in zip(one, other, strict=True)] == [["decided", "other"]] * DECIDED
     rows = await stores[0].audit(after=0, limit=9999)
     assert len(rows) == DECIDED and broken(rows) is None
-    states = Counter(one.state for one in await stores[0].approvals(tenant="acme", limit=9999))
+    states = Counter(one.state for one in await stores[0].list_approvals(tenant="acme", limit=9999))
     assert states == {"approved": one.count("decided"), "rejected": other.count("decided")}
     await asyncio.gather(*(store.close() for store in stores))
 
@@ -52,9 +52,9 @@ async def test_decision_whose_answer_was_lost_is_reported_as_made(database: str)
         await store.write(parked())
 
         cutting.answers = 1  # the rows do not arrive
-        result, decided = await store.rule(write(events=(event(),), audit=(audit_line("decision"),)))
+        result, decided = await store.decide_approval(write(events=(event(),), audit=(audit_line("decision"),)))
         assert (result, decided and decided.state, cutting.cuts) == ("decided", "approved", 1)
-        assert (await store.rule(write()))[0] == "same"
+        assert (await store.decide_approval(write()))[0] == "same"
         await store.write(parked("run_2", approval_id="ap_2"))
         cutting.answers = 1
         assert await store.reissue("ap_2", approval("ap_3", run_id="run_2"), events=()) is True

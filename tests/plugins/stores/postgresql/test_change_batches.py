@@ -30,7 +30,7 @@ async def test_changes_that_wait_go_together_in_the_order_of_their_runs() -> Non
     puts: list[asyncio.Task[None]] = []
 
     def put(key: str) -> None:
-        puts.append(asyncio.create_task(batches.put(("acme", key), [f"{key}{len(puts)}"])))
+        puts.append(asyncio.create_task(batches.write_change(("acme", key), [f"{key}{len(puts)}"])))
 
     for number, key in enumerate("ed", 1):
         put(key)
@@ -57,7 +57,7 @@ async def test_refused_change_does_not_undo_those_beside_it(database: str) -> No
     results = await asyncio.gather(*map(store.write, changes), return_exceptions=True)
     assert [type(result) for result in results] == [ConflictError, type(None), type(None)] * 10
     assert all("ap_9" in str(result) for result in results[::3])
-    assert {one.run_id for one in await store.events(after=0, limit=99)} == {f"r{n}" for n in range(30) if n % 3}
+    assert {one.run_id for one in await store.list_events(after=0, limit=99)} == {f"r{n}" for n in range(30) if n % 3}
     await store.close()
 
 
@@ -91,5 +91,5 @@ async def test_outcomes_of_a_call_are_kept_for_its_repetition(database: str, mon
         changes = [moved(run(f"r{n}", fence=n % 2), events=(event(run_id=f"r{n}"),)) for n in range(4)]
         results = await asyncio.gather(*map(store.write, changes), return_exceptions=True)
         assert [type(result) for result in results] == [type(None), ConflictError] * 2
-        assert cutting.cuts == 1 and await store.last_event() == 2
+        assert cutting.cuts == 1 and await store.get_last_event() == 2
         await store.close()

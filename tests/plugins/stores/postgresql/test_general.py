@@ -16,7 +16,7 @@ async def test_definitions_that_are_there_take_no_number(store: ClockedStore) ->
     for _ in range(5):
         await store._call("put_definitions", ["a", "b"], ["{}", "{}"], 3)
     await store._call("put_definitions", ["c", "d"], ["{}", "{}"], 3)
-    assert list(await store.definitions(["a", "b", "c", "d"])) == ["b", "c", "d"]
+    assert list(await store.find_definitions(["a", "b", "c", "d"])) == ["b", "c", "d"]
 
 
 async def test_duty_ends_by_the_clock_of_the_server(new_database: str) -> None:
@@ -30,7 +30,7 @@ async def test_duty_ends_by_the_clock_of_the_server(new_database: str) -> None:
         assert not await two.take_duty("prune", owner="two", now_s=2e9, until_s=2e9 + 60)
         assert await one.take_duty("prune", owner="one", now_s=1e9, until_s=1e9 - 1)
         assert await two.take_duty("prune", owner="two", now_s=5.0, until_s=65.0)
-        await one.attend("one", now_s=1e9, until_s=1e9 + 60)
+        await one.announce_gateway("one", now_s=1e9, until_s=1e9 + 60)
         assert await two.count_gateways(now_s=3e9) == 1
     finally:
         await asyncio.gather(one.close(), two.close())
@@ -42,4 +42,4 @@ async def test_change_of_a_service_is_one_of_several_writers(two_stores: tuple[C
     for expected in range(3):
         puts = [store.put_service(service, expected=expected) for store in two_stores * 3]
         assert sorted(await asyncio.gather(*puts)) == [False] * 5 + [True]
-    assert await two_stores[0].generation() == 3
+    assert await two_stores[0].get_generation() == 3

@@ -21,7 +21,7 @@ async def test_processes_that_record_the_same_keys_wait_in_order(
         puts.append(store.put_hidden(turn, keys=keys[:: 1 if number % 2 else -1], tenant="acme", now_s=1.0))
         puts.append(store.record_answer(f"a{number}", keys=[f"own{number}"], tenant="acme", now_s=1.0))
     await asyncio.gather(*puts)
-    assert await two_stores[0].hidden(keys, tenant="acme") == dict.fromkeys(keys)
+    assert await two_stores[0].find_hidden_turns(keys, tenant="acme") == dict.fromkeys(keys)
 
 
 async def test_recorded_answer_is_known_to_other_processes(two_stores: tuple[ClockedStore, ClockedStore]) -> None:
@@ -30,4 +30,4 @@ async def test_recorded_answer_is_known_to_other_processes(two_stores: tuple[Clo
     await one.record_answer("a", keys=["x"], tenant="acme", now_s=1.0)
     await one.close()
     await two.put_hidden(HiddenTurn(id="t", run_id="r", start=0, end=1), keys=["x"], tenant="acme", now_s=1.0)
-    assert await two.hidden(["x"], tenant="acme") == {"x": None}
+    assert await two.find_hidden_turns(["x"], tenant="acme") == {"x": None}

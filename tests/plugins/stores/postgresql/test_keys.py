@@ -16,7 +16,7 @@ async def test_names_and_limit_hold_for_processes_at_once(two_stores: tuple[Cloc
     assert sorted(await asyncio.gather(*adds)) == ["added"] + ["name_taken"] * 5
     adds = [store.add_key(key(f"k{n}", number=100 + n), most=4, audit=()) for n, store in enumerate(two_stores * 3)]
     assert sorted(await asyncio.gather(*adds)) == ["added"] * 3 + ["full"] * 3
-    assert await two_stores[0].key_changes() == 4
+    assert await two_stores[0].count_key_changes() == 4
 
 
 async def test_uses_of_keys_are_stored_by_processes_at_once(two_stores: tuple[ClockedStore, ClockedStore]) -> None:
@@ -29,4 +29,4 @@ async def test_uses_of_keys_are_stored_by_processes_at_once(two_stores: tuple[Cl
         for n, store in enumerate(two_stores * 4)
     ]
     await asyncio.gather(*used)
-    assert {found.used_s for found in await two_stores[0].keys_in_use()} == {27.0}
+    assert {found.used_s for found in await two_stores[0].list_keys_in_use()} == {27.0}

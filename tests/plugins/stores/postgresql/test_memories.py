@@ -88,8 +88,8 @@ async def test_memories_without_words_are_indexed_at_the_start(store: ClockedSto
     assert [tuple(row) for row in await store._read("SELECT count(*) FROM twolane.memory_words")] == [(0,)]
     again = await open_store(database)
     try:
-        assert again._indexing is not None
-        await again._indexing
+        assert again._indexing.task is not None
+        await again._indexing.task
         (best,) = await again.recall("fact 1", tenant="acme", owner="user:ann", conversation=None, limit=1)
         assert (best.memory, best.share) == (memory(1), 1.0)
     finally:

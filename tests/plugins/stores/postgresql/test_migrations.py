@@ -112,4 +112,4 @@ def test_every_script_belongs_to_one_step() -> None:
     assert sorted(named) == sorted(path.stem for path in migrations.FOLDER.glob("*.sql"))
     assert [step.version for step in SCHEMA] == list(range(1, len(SCHEMA) + 1))
     assert all(step.compatible_from <= step.version for step in SCHEMA)
-    assert replace(SCHEMA[0], files=()).script() == ""
+    assert replace(SCHEMA[0], files=()).build_script() == ""

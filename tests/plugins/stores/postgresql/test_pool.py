@@ -45,7 +45,7 @@ async def test_connection_cut_at_any_byte_loses_and_repeats_no_write(
         setattr(cutting, way, place)
         await store.write(moved(run(progress=b"%d" % place), events=(event(),), audit=(audit_line(),)))
     assert cutting.cuts >= len(places) - 2
-    assert await direct.last_event() == len(places) + 1
+    assert await direct.get_last_event() == len(places) + 1
     rows = await direct.audit(after=0, limit=999)
     assert len(rows) == len(places) + 1 and broken(rows) is None
     await asyncio.gather(store.close(), direct.close())
@@ -59,7 +59,7 @@ async def test_result_of_a_repeated_write_is_the_first_one(proxy: tuple[CuttingP
         await store.write(new(run(f"r{number}")))
 
     async def cut() -> None:
-        await store.last_event()
+        await store.get_last_event()
         cutting.answers = 1  # the rows do not arrive
 
     await store.claim(owner="w1", now_s=1.0, until_s=6.0, states=[], run_id=None, limit=1)  # asyncpg asks for types
@@ -70,7 +70,7 @@ async def test_result_of_a_repeated_write_is_the_first_one(proxy: tuple[CuttingP
     assert await store.release(owner="w1") == 2
     await cut()
     assert await store.cancel("r2", tenant="acme", now_s=9.0, events=(event(run_id="r2"),), audit=()) is True
-    assert cutting.cuts == 3 and await store.last_event() == 1
+    assert cutting.cuts == 3 and await store.get_last_event() == 1
     await store.close()
 
 
@@ -190,7 +190,7 @@ async def test_killed_and_restarted_server_loses_and_repeats_no_write(killable: 
     for run_id in runs:
         kept = await store.run(run_id, tenant="acme")
         assert kept is not None and int(kept.progress) == written[run_id]
-        found = await store.events(after=0, tenant="acme", run_id=run_id, limit=100_000)
+        found = await store.list_events(after=0, tenant="acme", run_id=run_id, limit=100_000)
         assert len(found) == written[run_id]
     rows = await store.audit(after=0, limit=100_000)
     assert len(rows) == sum(written.values()) and broken(rows) is None

@@ -24,12 +24,12 @@ async def test_reader_by_cursor_misses_no_event_of_overlapping_writes(database: 
     for connection, run_id in ((first, "a"), (second, "b")):
         await connection.execute("BEGIN")
         await connection.execute("SELECT twolane.add_events($1)".replace("$1", f"'{events_json(run_id)}'"))
-    assert await store.last_event() == 0
+    assert await store.get_last_event() == 0
     await second.execute("COMMIT")
-    seen = [(one.seq, one.run_id) for one in await store.events(after=0, limit=9)]
+    seen = [(one.seq, one.run_id) for one in await store.list_events(after=0, limit=9)]
     assert seen == [(1, "b")]
     await first.execute("COMMIT")
-    seen = [(one.seq, one.run_id) for one in await store.events(after=1, limit=9)]
+    seen = [(one.seq, one.run_id) for one in await store.list_events(after=1, limit=9)]
     assert seen == [(2, "a")]
     await asyncio.gather(store.close(), first.close(), second.close())
 
@@ -52,7 +52,7 @@ async def test_readers_beside_writers_see_each_event_once_and_in_order(database:
         seen: list[tuple[int, str, bytes]] = []
         while True:
             ended = is_over
-            found = await readers[reader].events(after=seen[-1][0] if seen else 0, limit=7)
+            found = await readers[reader].list_events(after=seen[-1][0] if seen else 0, limit=7)
             seen += [(one.seq, one.run_id, one.data) for one in found]
             if ended and not found:
                 return seen

@@ -22,7 +22,7 @@ async def test_items_of_processes_at_once_are_all_added(two_stores: tuple[Clocke
         for n, store in enumerate(two_stores * 5)
     ]
     assert all(await asyncio.gather(*adds))
-    items = [item.decode() for item in await two_stores[1].all_items("conv_1", tenant="acme")]
+    items = [item.decode() for item in await two_stores[1].list_all_items("conv_1", tenant="acme")]
     assert sorted(items) == sorted(f"{n}.{part}" for n in range(10) for part in range(3))
     assert [item[-1] for item in items] == ["0", "1", "2"] * 10
 
@@ -46,7 +46,7 @@ async def test_idempotency_key_may_have_any_length(store: ClockedStore) -> None:
     long = "".join(chr(0x4E00 + number) for number in range(6000))
     for number, key in enumerate((long + "a", long + "b")):
         await store.put_response(opened(f"resp_{number}", idempotency_key=key))
-        found = await store.response_with_key(key, tenant="acme", caller="ann")
+        found = await store.find_response_with_key(key, tenant="acme", caller="ann")
         assert found is not None and found.id == f"resp_{number}"
     with pytest.raises(KeyTakenError, match="the Idempotency-Key of the response 'resp_2'"):
         await store.put_response(opened("resp_2", idempotency_key=long + "a"))
@@ -59,7 +59,7 @@ async def test_write_that_is_sent_again_is_carried_out_once(store: ClockedStore)
     append = "SELECT twolane.append_answer('w', $1, 'acme', 'resp_1', 0, $2, $3)"
     for number, start in ((1, 0), (1, 0), (2, 1), (2, 1)):
         await store._read(append, number, start, [b"%d" % number])
-    assert await store.answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"1", b"2"]
+    assert await store.list_answer_chunks("resp_1", tenant="acme", start=0, limit=9) == [b"1", b"2"]
     for expected in (True, True):
         ((deleted,),) = await store._read("SELECT twolane.delete_response('w', 3, 'acme', 'resp_1', 9)")
         assert deleted is expected

@@ -11,8 +11,8 @@ ROWS = PostgresqlRows(RunEvent)
 
 def test_columns_are_quoted_and_in_the_order_of_the_fields() -> None:
     """Some are words of SQL."""
-    assert ROWS.columns() == '"tenant", "run_id", "type", "data", "created_s", "seq"'
-    assert ROWS.columns("e").startswith('e."tenant", e."run_id"')
+    assert ROWS.list_columns() == '"tenant", "run_id", "type", "data", "created_s", "seq"'
+    assert ROWS.list_columns("e").startswith('e."tenant", e."run_id"')
 
 
 def test_record_comes_back_from_its_row() -> None:

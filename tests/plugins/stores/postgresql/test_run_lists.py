@@ -19,7 +19,7 @@ async def test_page_looks_at_a_bounded_number_of_runs(database: str, monkeypatch
         await store.write(new(run(f"r{number}", created_s=float(number), caller=caller, state="failed")))
     found, behind, after = [], [], None
     while True:
-        page = await store.runs(tenant="acme", state="failed", caller="bob", limit=2, after=after)
+        page = await store.list_runs(tenant="acme", state="failed", caller="bob", limit=2, after=after)
         found.append([one.id for one in page.runs])
         behind.append(page.behind)
         if page.behind is None:

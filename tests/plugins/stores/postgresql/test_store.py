@@ -38,7 +38,7 @@ async def test_closing_twice_is_closing_once(database: str) -> None:
     with pytest.raises(StoreError, match="closed"):
         await store.write(new())
     again = await open_store(database)
-    assert len((await again.runs(tenant="acme", limit=99)).runs) == 10
+    assert len((await again.list_runs(tenant="acme", limit=99)).runs) == 10
     await again.close()
 
 
@@ -66,7 +66,7 @@ async def test_pruning_deletes_ended_runs_in_bounded_steps(database: str) -> Non
         asked = (approval(f"ap_{number}", run_id=run_id),)
         parts = {"steps": (step(run_id=run_id),), "events": (event(run_id=run_id),)}
         await store.write(new(run(run_id), approvals=asked, **parts))  # type: ignore[arg-type]
-        await store.rule(write(f"ap_{number}", grant=grant(f"gr_{number}", run_id=run_id)))
+        await store.decide_approval(write(f"ap_{number}", grant=grant(f"gr_{number}", run_id=run_id)))
         if number:
             await store.write(moved(run(run_id, state="completed")))
     await store.write(parked("waits", approval_id="ap_9"))
@@ -74,9 +74,9 @@ async def test_pruning_deletes_ended_runs_in_bounded_steps(database: str) -> Non
     while count := await store.prune(before_s=200.0, limit=4):
         gone.append(count)
     assert all(count <= 4 for count in gone)
-    assert [one.id for one in (await store.runs(tenant="acme", limit=9)).runs] == ["waits", "r0"]
-    assert [one.id for one in await store.approvals(tenant="acme", limit=9)] == ["ap_0", "ap_9"]
-    assert {one.run_id for one in await store.events(after=0, limit=99)} == {"r0"}
-    assert len(await store.steps("r0", tenant="acme")) == 1 and await store.steps("r1", tenant="acme") == []
+    assert [one.id for one in (await store.list_runs(tenant="acme", limit=9)).runs] == ["waits", "r0"]
+    assert [one.id for one in await store.list_approvals(tenant="acme", limit=9)] == ["ap_0", "ap_9"]
+    assert {one.run_id for one in await store.list_events(after=0, limit=99)} == {"r0"}
+    assert len(await store.list_steps("r0", tenant="acme")) == 1 and await store.list_steps("r1", tenant="acme") == []
     assert len(await store.audit(after=0, limit=99)) == 2
     await store.close()

@@ -99,29 +99,29 @@ def dump(file: Path) -> dict[str, Sequence[object]]:
 
 #: What a reader of the store gets, by the methods of the contract.
 READS: Sequence[Callable[[Store], Awaitable[object]]] = (
-    lambda store: store.all_prompts(),
-    lambda store: store.services(),
-    lambda store: store.reported_services(since_s=0.0),
-    lambda store: store.generation(),
-    lambda store: store.key_changes(),
-    lambda store: store.keys_in_use(),
-    lambda store: store.secret("a\0b"),
+    lambda store: store.list_all_prompts(),
+    lambda store: store.list_services(),
+    lambda store: store.list_reported_services(since_s=0.0),
+    lambda store: store.get_generation(),
+    lambda store: store.count_key_changes(),
+    lambda store: store.list_keys_in_use(),
+    lambda store: store.get_or_create_secret("a\0b"),
     lambda store: store.run("run_1", tenant="tenant a\0b"),
-    lambda store: store.steps("run_1", tenant="tenant a\0b"),
-    lambda store: store.approvals(tenant="tenant a\0b", limit=9),
-    lambda store: store.grants(tenant="tenant a\0b", now_s=0.0, limit=9),
-    lambda store: store.asks(tenant="t", now_s=0.0, limit=9),
-    lambda store: store.events(after=0, limit=99),
-    lambda store: store.last_event(),
+    lambda store: store.list_steps("run_1", tenant="tenant a\0b"),
+    lambda store: store.list_approvals(tenant="tenant a\0b", limit=9),
+    lambda store: store.list_grants(tenant="tenant a\0b", now_s=0.0, limit=9),
+    lambda store: store.list_asks(tenant="t", now_s=0.0, limit=9),
+    lambda store: store.list_events(after=0, limit=99),
+    lambda store: store.get_last_event(),
     lambda store: store.audit(after=0, limit=999),
     lambda store: store.recall("fact 3", tenant="acme", owner="user:ann", conversation="c\0d", limit=9),
-    lambda store: store.memories(tenant="acme", owner="user:快速", before=None, limit=9),
-    lambda store: store.hidden(["快速 🦊", "common"], tenant="t"),
-    lambda store: store.response_chain("resp_5", tenant="acme", limit=9),
-    lambda store: store.answer_chunks("resp_5", tenant="acme", start=0, limit=9),
-    lambda store: store.all_items("conv_1", tenant="acme"),
-    lambda store: store.usage(since="2026-11-29", until="2026-11-30", by=DIMENSIONS, tenant=None),
-    lambda store: store.usage_changes(since="2026-11-29", until="2026-11-30"),
+    lambda store: store.list_memories(tenant="acme", owner="user:快速", before=None, limit=9),
+    lambda store: store.find_hidden_turns(["快速 🦊", "common"], tenant="t"),
+    lambda store: store.list_response_chain("resp_5", tenant="acme", limit=9),
+    lambda store: store.list_answer_chunks("resp_5", tenant="acme", start=0, limit=9),
+    lambda store: store.list_all_items("conv_1", tenant="acme"),
+    lambda store: store.sum_usage(since="2026-11-29", until="2026-11-30", by=DIMENSIONS, tenant=None),
+    lambda store: store.list_usage_changes(since="2026-11-29", until="2026-11-30"),
 )
 
 
@@ -137,14 +137,14 @@ async def test_copy_is_a_working_store(file: Path, new_url: str, capsys: pytest.
         assert await fetch(new_url, "SELECT state, pending FROM twolane.runs WHERE id = 'run_0'") == [
             ("awaiting_approval", 1)
         ]
-        last = await target.last_event()
+        last = await target.get_last_event()
         line = audit_line(run_id="next")
         await target.write(new(run("next"), events=(event(run_id="next"),), audit=(line,)))
-        assert [found.seq for found in await target.events(after=last, limit=9)] == [last + 1]
+        assert [found.seq for found in await target.list_events(after=last, limit=9)] == [last + 1]
         lines = await target.audit(after=0, limit=999)
         assert broken(lines) is None and lines[-1].line == line
         assert await target.remember(memory(77), limit=99)
-        newest = (await target.memories(tenant="acme", owner="user:ann", before=None, limit=1)).memories
+        newest = (await target.list_memories(tenant="acme", owner="user:ann", before=None, limit=1)).memories
         assert list(newest) == [memory(77)]
     finally:
         await source.close()
@@ -165,7 +165,7 @@ async def test_store_in_use_is_not_copied(tmp_path: Path, new_url: str, capsys: 
     """What a gateway wrote from then on would be missing."""
     store = PostgresqlStore(new_url, place="test", size=1)
     await store.open()
-    await store.generation()
+    await store.get_generation()
     printed, error = await copy(new_url, f"sqlite:///{tmp_path}/a.db", capsys)
     await store.close()
     assert printed == [] and "a gateway uses the store" in error and not list(tmp_path.iterdir())

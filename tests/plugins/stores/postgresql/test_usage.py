@@ -24,7 +24,7 @@ async def test_usage_of_processes_at_once_is_summed(two_stores: tuple[ClockedSto
     assert {row.key: row.requests for row in found} == {
         row.key: 2 * 10 * (2 if row.key == "k03" else 1) for row in rows
     }
-    changes = await two_stores[1].usage_changes(since="2026-11-01", until="2026-11-30")
+    changes = await two_stores[1].list_usage_changes(since="2026-11-01", until="2026-11-30")
     assert changes == {f"2026-11-{day:02}": 10 for day in range(1, 10)}
 
 

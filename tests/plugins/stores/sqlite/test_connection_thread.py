@@ -55,29 +55,31 @@ def words(connection: sqlite3.Connection) -> list[str]:
 
 async def test_queued_jobs_run_in_order(thread: SqliteThread) -> None:
     """Each sees what was done before it, in more batches than one."""
-    assert await asyncio.gather(*(thread.do(partial(put, word=str(n))) for n in range(25))) == list(range(1, 26))
+    assert await asyncio.gather(*(thread.queue_work(partial(put, word=str(n))) for n in range(25))) == list(
+        range(1, 26)
+    )
 
 
 async def test_refused_job_is_rolled_back_alone(thread: SqliteThread) -> None:
     """Its caller gets the very refusal; the others of the batch are there, and were done once."""
-    jobs = (thread.do(partial(put, word=str(n), refuse=n % 3 == 1), lasts=Lasts.FOR_SURE) for n in range(9))
+    jobs = (thread.queue_work(partial(put, word=str(n), refuse=n % 3 == 1), lasts=Lasts.FOR_SURE) for n in range(9))
     results = await asyncio.gather(*jobs, return_exceptions=True)
     assert [str(result) if isinstance(result, ConflictError) else result for result in results] == [
         *(1, "1", 2, 3, "4", 4, 5, "7", 6)
     ]
-    assert await thread.do(words) == ["0", "2", "3", "5", "6", "8"]
+    assert await thread.queue_work(words) == ["0", "2", "3", "5", "6", "8"]
     with pytest.raises(ConflictError):
-        await thread.do(partial(put, word="alone", refuse=True))
-    assert len(await thread.do(words)) == 6
+        await thread.queue_work(partial(put, word="alone", refuse=True))
+    assert len(await thread.queue_work(words)) == 6
 
 
 async def test_failed_job_is_rolled_back_alone(thread: SqliteThread) -> None:
     """Its caller gets a failure that names the store; also beside a refusal."""
-    jobs = (thread.do(partial(put, word=None if n == 4 else str(n), refuse=n == 2)) for n in range(6))
+    jobs = (thread.queue_work(partial(put, word=None if n == 4 else str(n), refuse=n == 2)) for n in range(6))
     results = await asyncio.gather(*jobs, return_exceptions=True)
     assert [type(result) for result in results] == [int, int, ConflictError, int, StoreError, int]
     assert "'words' failed: NOT NULL" in str(results[4])
-    assert await thread.do(words) == ["0", "1", "3", "5"]
+    assert await thread.queue_work(words) == ["0", "1", "3", "5"]
 
 
 async def test_locked_file_fails_all_waiting_jobs_in_batches(place: Path) -> None:
@@ -93,31 +95,31 @@ async def test_locked_file_fails_all_waiting_jobs_in_batches(place: Path) -> Non
     await thread.open()
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        jobs = (thread.do(partial(put, word=str(n))) for n in range(100))
+        jobs = (thread.queue_work(partial(put, word=str(n))) for n in range(100))
         results = await asyncio.gather(*jobs, return_exceptions=True)
         other.execute("COMMIT")
     assert all(isinstance(result, StoreError) and "locked" in str(result) for result in results)
     assert len(tries) <= 100 / 10 + 1  # the first batch may be smaller: nobody waited yet
-    assert await thread.do(partial(put, word="after")) == 1
+    assert await thread.queue_work(partial(put, word="after")) == 1
     await thread.close()
 
 
 async def test_cancelled_caller_does_not_cancel_its_job(thread: SqliteThread) -> None:
     """It was queued, so it is done."""
-    task = asyncio.ensure_future(thread.do(partial(put, word="left")))
+    task = asyncio.ensure_future(thread.queue_work(partial(put, word="left")))
     await asyncio.sleep(0)
     task.cancel()
-    assert await thread.do(words) == ["left"]
+    assert await thread.queue_work(words) == ["left"]
 
 
 async def test_closing_finishes_queued_jobs_and_refuses_later_ones(thread: SqliteThread) -> None:
     """Twice is once."""
-    task = asyncio.ensure_future(thread.do(partial(put, word="last")))
+    task = asyncio.ensure_future(thread.queue_work(partial(put, word="last")))
     await asyncio.sleep(0)
     await asyncio.gather(thread.close(), thread.close())
     assert await task == 1
     with pytest.raises(StoreError, match="'words' is closed"):
-        await thread.do(words)
+        await thread.queue_work(words)
 
 
 async def test_failed_connection_raises_its_reason_and_closes_the_thread(place: Path) -> None:
@@ -131,7 +133,7 @@ async def test_failed_connection_raises_its_reason_and_closes_the_thread(place: 
         with pytest.raises(StoreError, match=text):
             await thread.open()
         with pytest.raises(StoreError, match="closed"):
-            await thread.do(words)
+            await thread.queue_work(words)
         await thread.close()
 
 
@@ -144,7 +146,7 @@ class Looks:
     def __init__(self, thread: SqliteThread) -> None:
         self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
         self.n_looks = 0
-        self.shared = SharedLooks(thread.do, self._look)
+        self.shared = SharedLooks(thread.queue_work, self._look)
 
     def _look(self, connection: sqlite3.Connection, asked: Sequence[int]) -> list[tuple[int, list[str]]]:
         self.n_looks += 1
@@ -155,7 +157,7 @@ class Looks:
 
     async def asked(self, question: int) -> "asyncio.Task[tuple[int, list[str]]]":
         """Return a caller that has asked."""
-        caller = asyncio.create_task(self.shared.ask(question))
+        caller = asyncio.create_task(self.shared.read_shared(question))
         await asyncio.sleep(0)
         return caller
 
@@ -170,7 +172,7 @@ async def test_callers_before_a_read_starts_share_it(thread: SqliteThread) -> No
     """One that has begun may be older than the question, so who asks then gets the next one. Each gets its answer."""
     looks = Looks(thread)
     early = await looks.one_under_way()
-    written = thread.do(partial(put, word="new"))
+    written = thread.queue_work(partial(put, word="new"))
     late = [await looks.asked(number) for number in range(1, 6)]
     looks.go.release(2)
     assert await early == (0, [])
@@ -206,8 +208,8 @@ async def test_sequential_reads_are_not_shared(thread: SqliteThread) -> None:
     looks = Looks(thread)
     looks.go.release(3)
     for number in range(3):
-        assert await looks.shared.ask(number) == (number, [str(before) for before in range(number)])
-        await thread.do(partial(put, word=str(number)))
+        assert await looks.shared.read_shared(number) == (number, [str(before) for before in range(number)])
+        await thread.queue_work(partial(put, word=str(number)))
     assert looks.n_looks == 3
 
 
@@ -217,4 +219,4 @@ async def test_read_that_cannot_be_queued_fails_for_each_caller(thread: SqliteTh
     await thread.close()
     for number in range(2):
         with pytest.raises(StoreError, match="'words' is closed"):
-            await looks.shared.ask(number)
+            await looks.shared.read_shared(number)

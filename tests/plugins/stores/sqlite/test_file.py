@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect, keep_blank, open_file
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, carry_out
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, execute_statements
 
 FIRST = ("CREATE TABLE words (word TEXT)",)
 SECOND = ("ALTER TABLE words ADD COLUMN note TEXT",)
@@ -38,7 +38,7 @@ def test_copy_of_blank_database_equals_a_fully_migrated_one(tmp_path: Path, in_m
             closing(open_file(place, migrations=MIGRATIONS)) as copy,
             closing(sqlite3.connect(IN_MEMORY, isolation_level=None)) as made,
         ):
-            carry_out(MIGRATIONS, made)
+            execute_statements(MIGRATIONS, made)
             assert list(copy.iterdump()) == list(made.iterdump())
             assert version(copy) == len(MIGRATIONS)
             assert copy.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)

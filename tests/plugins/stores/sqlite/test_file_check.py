@@ -12,7 +12,7 @@ import pytest
 
 from gateway.plugins.stores.sqlite import file_check as sqlite_check
 from gateway.plugins.stores.sqlite.file import SqliteError, connect, open_file
-from gateway.plugins.stores.sqlite.file_check import SqliteCheck, defect, get_mark_path, note_end, read_finding
+from gateway.plugins.stores.sqlite.file_check import SqliteCheck, find_defect, get_mark_path, note_end, read_finding
 from gateway.plugins.stores.sqlite.file_guard import SqliteWatch
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 
@@ -119,7 +119,7 @@ def test_damage_found_by_the_check_blocks_the_store(killed: str) -> None:
             watch.find_loss_reason()
         )
         with pytest.raises(SqliteError, match="is damaged"):
-            watch.check()
+            watch.check_files()
     with pytest.raises(SqliteError, match="then delete"):
         open_file(killed, migrations=MIGRATIONS)
 
@@ -155,9 +155,9 @@ def test_small_store_is_checked_at_each_start(place: str, monkeypatch: pytest.Mo
 def test_each_table_can_be_checked_separately(place: str) -> None:
     """What is wrong with another one is not found there."""
     with closing(connect(place, mode="ro")) as connection:
-        assert defect(connection) is None
+        assert find_defect(connection) is None
     damage(place)
     with closing(connect(place, mode="ro")) as connection:
-        assert defect(connection, table="counters") is None
-        assert defect(connection, table="prompts") is not None
+        assert find_defect(connection, table="counters") is None
+        assert find_defect(connection, table="prompts") is not None
         assert connection.text_factory is str

@@ -60,13 +60,13 @@ def test_watch_reports_a_lost_replaced_or_truncated_file(
 ) -> None:
     """Each is named. The index has one length for all that it says, so a cut of it is not looked for."""
     file = place.with_name(f"{place.name}{suffix}")
-    assert watch.find_loss_reason() is None and not watch.check() and watch.may_close
+    assert watch.find_loss_reason() is None and not watch.check_files() and watch.may_close
     loss(file)
     if (suffix, loss) == ("-shm", cut):
         return
     assert repr(str(file)) in (watch.find_loss_reason() or "")
     with pytest.raises(SqliteError, match="while the gateway runs"):
-        watch.check()
+        watch.check_files()
     assert watch.may_close is ((suffix, loss) == ("-wal", gone))
 
 
@@ -80,17 +80,17 @@ def test_watch_detects_a_database_overwritten_by_a_copy(watch: SqliteWatch, plac
 
 def test_watch_accepts_a_restarted_wal(watch: SqliteWatch, place: Path, connection: sqlite3.Connection) -> None:
     """Emptied by a checkpoint and written again, however short it is then."""
-    watch.check()
+    watch.check_files()
     with closing(sqlite3.connect(place)) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert watch.check() and not watch.check()
+    assert watch.check_files() and not watch.check_files()
     connection.execute(PUT, ("second",))
-    assert not watch.check() and watch.find_loss_reason() is None
+    assert not watch.check_files() and watch.find_loss_reason() is None
 
 
 def test_watch_detects_a_zeroed_wal_header(watch: SqliteWatch, place: Path) -> None:
     """Somebody emptied the log, and SQLite went on behind the place where it had been."""
-    watch.check()
+    watch.check_files()
     log_of(place).write_bytes(bytes(4096))
     assert "was cut" in (watch.find_loss_reason() or "")
 
@@ -107,11 +107,11 @@ class Slow(SqliteWatch):
 
     meanwhile: Callable[[], object] | None = None
 
-    def _head(self) -> bytes:
+    def _read_head(self) -> bytes:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return super()._head()
+        return super()._read_head()
 
 
 def test_watch_accepts_a_wal_that_grows_during_the_check(place: Path, connection: sqlite3.Connection) -> None:
@@ -122,7 +122,7 @@ def test_watch_accepts_a_wal_that_grows_during_the_check(place: Path, connection
             before = log_of(place).stat().st_size
             connection.execute("UPDATE counters SET name = name || 'x' WHERE name = 'first'")
             assert log_of(place).stat().st_size > before
-            watch.check()
+            watch.check_files()
 
         watch.meanwhile = write
         assert watch.find_loss_reason() is None

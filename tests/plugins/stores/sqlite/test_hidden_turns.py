@@ -30,7 +30,7 @@ async def test_concurrent_readers_each_get_their_own_hidden_turns(tmp_path: Path
     await store.put_hidden(TURN, keys=["x", "y"], tenant="acme", now_s=1.0)
     await store.put_hidden(theirs, keys=["x"], tenant="other", now_s=1.0)
     asked = [("acme", ["x"]), ("other", ["x", "y"]), ("acme", ["y", "z"]), ("third", ["x"])]
-    found = await asyncio.gather(*(store.hidden(keys, tenant=tenant) for tenant, keys in asked))
+    found = await asyncio.gather(*(store.find_hidden_turns(keys, tenant=tenant) for tenant, keys in asked))
     assert found == [{"x": TURN}, {"x": theirs}, {"y": TURN}, {}]
     await store.close()
 
@@ -43,7 +43,7 @@ async def test_recorded_answers_are_written_when_the_store_closes(tmp_path: Path
     await store.close()
     await other.open()
     await other.put_hidden(TURN, keys=["x", "z"], tenant="acme", now_s=2.0)
-    assert await other.hidden(["x", "z"], tenant="acme") == {"x": None, "z": TURN}
+    assert await other.find_hidden_turns(["x", "z"], tenant="acme") == {"x": None, "z": TURN}
     await other.close()
 
 
@@ -59,7 +59,7 @@ async def test_unwritable_recorded_answers_are_dropped_and_logged(
         await store.record_answer("b", keys=["x", "y"], tenant="acme", now_s=1.0)
         await store.record_answer("c", keys=["z"], tenant="acme", now_s=1.0)
         with pytest.raises(Exception, match="hidden_keys"):
-            await store.hidden(["z"], tenant="acme")
+            await store.find_hidden_turns(["z"], tenant="acme")
     assert [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()] == [
         f"3 keys of answers without hidden turns are not kept: the store {store.place!r} failed: "
         "no such table: hidden_keys"
@@ -68,5 +68,5 @@ async def test_unwritable_recorded_answers_are_dropped_and_logged(
         file.execute("ALTER TABLE away RENAME TO hidden_keys")
     await store.record_answer("d", keys=["z"], tenant="acme", now_s=1.0)
     await store.put_hidden(TURN, keys=["x", "z"], tenant="acme", now_s=2.0)
-    assert await store.hidden(["x", "z"], tenant="acme") == {"x": TURN, "z": None}
+    assert await store.find_hidden_turns(["x", "z"], tenant="acme") == {"x": TURN, "z": None}
     await store.close()

@@ -148,7 +148,7 @@ def test_pages_are_read_without_sorting(connection: sqlite3.Connection, name: st
 def test_approval_pages_are_read_in_index_order(connection: sqlite3.Connection, order: ApprovalOrder) -> None:
     """From an index, from behind one of them, and nothing is sorted."""
     for after in (None, "ap_1"):
-        which = journal_sql.approvals_page("acme", {"conversation": None}, order=order, after=after, limit=7)
+        which = journal_sql.build_approvals_page("acme", {"conversation": None}, order=order, after=after, limit=7)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
         index = "approvals_by_urgency" if order == "urgency" else "approvals_by_begin"
         assert any(f"USING INDEX {index} (tenant=?" in line for line in plan), plan
@@ -161,7 +161,7 @@ def test_pending_approvals_page_uses_an_index_in_page_order(
 ) -> None:
     """However many calls were decided: an index leads to the pending ones, in the order of the page."""
     narrowed = {"state": "pending", "tool": "look", "caller": "ann", "text": "50%", "equal_to": "ap_2", "since_s": 1.0}
-    which = journal_sql.approvals_page("acme", narrowed, order=order, after="ap_1", limit=7)
+    which = journal_sql.build_approvals_page("acme", narrowed, order=order, after="ap_1", limit=7)
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
     index = "approvals_by_urgency (tenant=?" if order == "urgency" else "approvals_by_state (tenant=? AND state=?"
     assert any(f"USING INDEX {index}" in line for line in plan), plan
@@ -170,7 +170,7 @@ def test_pending_approvals_page_uses_an_index_in_page_order(
 
 def test_approval_text_search_uses_no_like_pattern() -> None:
     """A pattern of LIKE is tried anew at each character: long equal ones held the thread of the store for minutes."""
-    statement, values = journal_sql.approvals_page("acme", {"text": "Aa%"}, order="oldest", after=None, limit=7)
+    statement, values = journal_sql.build_approvals_page("acme", {"text": "Aa%"}, order="oldest", after=None, limit=7)
     assert "LIKE" not in statement
     assert list(values) == ["acme", "aa%", "aa%", 7]
 
@@ -180,7 +180,7 @@ def test_approval_groups_use_the_index_of_pending_approvals(
     connection: sqlite3.Connection, by: ApprovalGrouping
 ) -> None:
     """Through the index of pending approvals."""
-    which = journal_sql.approval_groups("acme", {"text": "x"}, by=by, limit=7)
+    which = journal_sql.build_approval_groups("acme", {"text": "x"}, by=by, limit=7)
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
     assert any("USING INDEX approvals_by_urgency (tenant=?" in line for line in plan), plan
 

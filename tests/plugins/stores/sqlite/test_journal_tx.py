@@ -29,7 +29,7 @@ def test_ended_run_cancels_its_pending_approvals(connection: sqlite3.Connection)
     ended = moved(run(state="failed"), events=(event("run.failed"),))
     journal_sqlite.write(connection, change=ended)
     assert events(connection) == ["approval.resolved", "run.failed"]
-    assert journal_sqlite.rule(connection, writes=[write()])[0][0] == "other"
+    assert journal_sqlite.decide_approval(connection, writes=[write()])[0][0] == "other"
 
 
 def test_change_with_an_unmet_condition_raises_conflict_error(connection: sqlite3.Connection) -> None:
@@ -46,4 +46,7 @@ def test_approval_is_reissued_once(connection: sqlite3.Connection) -> None:
     other = approval("ap_2")
     assert journal_sqlite.reissue(connection, old_id="ap_1", approval=other, events=())
     assert not journal_sqlite.reissue(connection, old_id="ap_1", approval=approval("ap_3"), events=())
-    assert journal_sqlite.rule(connection, writes=[write("ap_2", audit=(audit_line("decision"),))])[0][0] == "decided"
+    assert (
+        journal_sqlite.decide_approval(connection, writes=[write("ap_2", audit=(audit_line("decision"),))])[0][0]
+        == "decided"
+    )

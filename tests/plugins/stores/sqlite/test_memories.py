@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contracts.storage.store import PartialError, StoreError, unwritten
+from gateway.contracts.storage.store import PartialError, StoreError, build_unwritten_error
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.memory_statements import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
@@ -67,7 +67,7 @@ async def test_failure_during_forget_all_reports_partial_deletion(place: str, ev
         with pytest.raises(StoreError, match="no room") as caught:
             await forget()
         assert isinstance(caught.value, PartialError) is (left < 90)
-        assert ("a part of this is done" in unwritten(caught.value, "nothing").message) is (left < 90)
+        assert ("a part of this is done" in build_unwritten_error(caught.value, "nothing").message) is (left < 90)
         assert len(await recalled(store)) == left
     await store.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.plugins.stores.sqlite import memory_statements as sql
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, execute_statements
 
 WHOSE = {"tenant": "t", "owner": "user:ann"}
 
@@ -189,11 +189,11 @@ def test_migration_moves_memories_of_callers_to_their_keys() -> None:
     """Their words are read afterwards, in steps; until then the newest are found."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     before = MIGRATIONS.index(sql.MEMORIES_OF_USERS)
-    carry_out(MIGRATIONS[:before], connection)
+    execute_statements(MIGRATIONS[:before], connection)
     rows = [("t", caller, f"m{i}", place, f"fact {i}", float(-i)) for i in range(60) for caller, place in WHO]
     connection.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?)", rows)
     connection.execute("INSERT INTO memories VALUES ('t', 'ann', 'twice', NULL, 'fact 1', 5)")
-    carry_out(MIGRATIONS[before:], connection)
+    execute_statements(MIGRATIONS[before:], connection)
     of_ann = {"tenant": "t", "owner": "key:ann", "conversation": None, "limit": 2}
     assert [row[4] for row, _ in sql.recall(connection, "fact 40", **of_ann)] == ["fact 0", "fact 1"]
     assert [sql.read_words(connection) for _ in range(4)] == [50, 50, 20, 0] and not sql.is_unread(connection)

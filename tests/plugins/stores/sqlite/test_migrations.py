@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts.storage.grants import ask_id
 from gateway.contracts.storage.store import StoredPrompt, StoredService, WorkerService
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, execute_statements
 
 IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)
 KEYS_OF_RUNS = next(steps for steps in MIGRATIONS if "ALTER TABLE runs ADD COLUMN holds_key INTEGER" in steps)
@@ -77,7 +77,7 @@ def test_migration_copies_the_end_user_into_pending_approvals(
 ) -> None:
     """From the request of its run, where that can be read."""
     with closing(sqlite3.connect(":memory:")) as connection, connection:
-        carry_out(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)
+        execute_statements(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)
         connection.execute("INSERT INTO requests (tenant, run_id, request) VALUES ('t', 'run_1', ?)", (request_body,))
         row = ("ap_1", "t", "key", "run_1", *["x"] * 7, state, *["x"] * 2)
         connection.execute(
@@ -86,7 +86,7 @@ def test_migration_copies_the_end_user_into_pending_approvals(
             VALUES ({", ".join("?" * len(row))}, 0, 1, 2)""",
             row,
         )
-        carry_out([ASKED_BY], connection)
+        execute_statements([ASKED_BY], connection)
         assert connection.execute("SELECT user FROM approvals").fetchone() == (user,)
     connection.close()
 
@@ -98,9 +98,9 @@ def test_migrated_asks_keep_their_ids() -> None:
     """The same that was computed from their names; one that an older program adds beside gets one, too."""
     whose = [("acme", "ann", "c1"), ("acme", "ann", "a/b?c#d"), ("acme", "bob", "快速"), ("other", "ann", "c1")]
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    carry_out(MIGRATIONS[: MIGRATIONS.index(IDS_OF_ASKS)], connection)
+    execute_statements(MIGRATIONS[: MIGRATIONS.index(IDS_OF_ASKS)], connection)
     connection.executemany(OLD_ASK, whose)
-    carry_out([IDS_OF_ASKS], connection)
+    execute_statements([IDS_OF_ASKS], connection)
     kept = connection.execute("SELECT id, tenant, caller, conversation, created_s, expires_s FROM asks").fetchall()
     assert sorted(kept) == sorted((ask_id(*each), *each, 1.0, 9.0) for each in whose)
     connection.executemany(OLD_ASK, [("acme", "ann", "c2"), ("acme", "ann", "c3")])
@@ -116,9 +116,9 @@ def test_migrated_idempotency_key_belongs_to_the_newest_run() -> None:
     add = """INSERT INTO runs (tenant, id, caller, chain, fingerprint, idempotency_key, state, effects, created_s,
         updated_s) VALUES ('acme', ?, ?, 'c', 'f', ?, 'completed', 0, ?, 9.0)"""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    carry_out(MIGRATIONS[: MIGRATIONS.index(KEYS_OF_RUNS)], connection)
+    execute_statements(MIGRATIONS[: MIGRATIONS.index(KEYS_OF_RUNS)], connection)
     connection.executemany(add, told)
-    carry_out([KEYS_OF_RUNS], connection)
+    execute_statements([KEYS_OF_RUNS], connection)
     connection.execute(add, ("r8", "ann", "k", 10.0))
     holding = connection.execute("SELECT id FROM runs WHERE holds_key = 1 ORDER BY id").fetchall()
     assert [run_id for (run_id,) in holding] == ["r2", "r4", "r5"]
@@ -129,12 +129,12 @@ def test_migration_deletes_hidden_turns_but_keeps_taint_marks() -> None:
     """Their keys do not say which end user they are of. A mark has no messages."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     at = next(i for i, steps in enumerate(MIGRATIONS) if HIDDEN_OF_USERS in steps)
-    carry_out(MIGRATIONS[:at], connection)
+    execute_statements(MIGRATIONS[:at], connection)
     for turn, before, behind in (("mark", "[]", "[]"), ("one", "[{}]", "[]"), ("two", "[]", "[{}]")):
         connection.execute("INSERT INTO hidden VALUES ('t', ?, 'r', 0, 0, ?, ?, 1, 1.0)", (turn, before, behind))
         connection.execute("INSERT INTO hidden_keys VALUES ('t', ?, ?, 1.0)", (f"of {turn}", turn))
     connection.execute("INSERT INTO hidden_keys VALUES ('t', 'of both', NULL, 1.0)")
-    carry_out(MIGRATIONS[at:], connection)
+    execute_statements(MIGRATIONS[at:], connection)
     assert connection.execute("SELECT id, conversation FROM hidden").fetchall() == [("mark", None)]
     assert connection.execute("SELECT key FROM hidden_keys").fetchall() == [("of mark",)]
     connection.close()

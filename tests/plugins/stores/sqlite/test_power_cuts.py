@@ -38,7 +38,7 @@ async def stored(place: Path, what: str) -> set[bytes]:
     await store.open()
     try:
         if what == "prompts":
-            return {prompt.id.removeprefix("p").encode() for prompt in await store.all_prompts()}
+            return {prompt.id.removeprefix("p").encode() for prompt in await store.list_all_prompts()}
         return {memory.id.removeprefix("m").encode() for memory in await recalled(store)}
     finally:
         await store.close()

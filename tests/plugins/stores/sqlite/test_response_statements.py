@@ -131,7 +131,7 @@ def test_cost_of_reading_a_chain_is_linear_in_its_length(connection: sqlite3.Con
             connection.execute(sql.PUT_RESPONSE, RESPONSES.values(chained))
 
     def read(length: int) -> int:
-        chain = sql.response_chain(connection, "resp_999", tenant="acme", limit=length)
+        chain = sql.list_response_chain(connection, "resp_999", tenant="acme", limit=length)
         assert len(chain) == length
         return len(chain)
 
@@ -158,7 +158,7 @@ def test_append_cost_is_independent_of_the_log_length(connection: sqlite3.Connec
             sql.append_answer(connection, "resp_1", **place, start=last, chunks=[b"x"])
             sql.add_items(connection, "conv_1", items=[(f"i{last}", b"x")], tenant="acme", now_s=1.0)
             which = {"tenant": "acme", "after": None, "limit": 3, "newest_first": True}
-            assert len(sql.items(connection, "conv_1", **which)) == 3
+            assert len(sql.list_items(connection, "conv_1", **which)) == 3
             assert len(connection.execute(sql.CHUNKS, ("acme", "resp_1", last, 9)).fetchall()) == 1
 
         costs.append(steps_of(connection, extend))
@@ -175,6 +175,6 @@ def test_delete_step_removes_a_bounded_number_of_rows(connection: sqlite3.Connec
         connection.execute(sql.PUT_RESPONSE, RESPONSES.values(opened(name)))
         sql.append_answer(connection, name, tenant="acme", fence=0, start=0, chunks=[b"x"] * (2 * sql.STEP))
     which = {"tenant": "acme", "row_id": "resp_1"}
-    steps = [sql.delete(connection, sql.DELETE_RESPONSE, **which) for _ in range(4)]
+    steps = [sql.delete_batch(connection, sql.DELETE_RESPONSE, **which) for _ in range(4)]
     assert steps == [None, None, True, False]
     assert connection.execute("SELECT count(*) FROM answer_chunks").fetchone() == (2 * sql.STEP,)

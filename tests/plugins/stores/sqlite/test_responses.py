@@ -71,12 +71,12 @@ async def test_long_reads_and_deletions_let_other_writes_pass(store: Watched) ->
     await store.append_answer("resp_999", tenant="acme", fence=0, start=0, chunks=[b"x"] * 1000)
     await converse(store, *(f"i{number}" for number in range(1000)))
     for long in (
-        store.response_chain("resp_999", tenant="acme", limit=9999),
-        store.all_items("conv_1", tenant="acme"),
+        store.list_response_chain("resp_999", tenant="acme", limit=9999),
+        store.list_all_items("conv_1", tenant="acme"),
     ):
         task = asyncio.ensure_future(long)
         await asyncio.sleep(0)
-        assert await store.response("resp_1", tenant="acme") is not None
+        assert await store.get_response("resp_1", tenant="acme") is not None
         assert not task.done()
         assert len(await task) == 1000
     for deletion in (

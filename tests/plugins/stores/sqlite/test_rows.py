@@ -26,7 +26,7 @@ def test_record_is_unchanged_after_a_table_round_trip() -> None:
         connection.execute("CREATE TABLE facts (name TEXT, done INTEGER, size INTEGER, body BLOB)")
         facts = [Fact(name="a", done=True, size=1), Fact(name="é", done=False, size=None, body=b"\xff")]
         connection.executemany("INSERT INTO facts VALUES (?, ?, ?, ?)", map(ROWS.values, facts))
-        found = [ROWS.fact(row) for row in connection.execute("SELECT * FROM facts")]
+        found = [ROWS.read_fact(row) for row in connection.execute("SELECT * FROM facts")]
     assert found == facts
     assert (found[0].done, found[1].done) == (True, False)
     assert type(found[0].size) is int
@@ -37,4 +37,4 @@ def test_row_with_a_wrong_number_of_columns_is_refused() -> None:
     """A column too many or too few is found at once."""
     for row in (("a", 1, 1), ("a", 1, 1, b"", "more")):
         with pytest.raises(ValueError, match="zip"):
-            ROWS.fact(row)
+            ROWS.read_fact(row)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.plugins.stores.sqlite import run_lists
-from gateway.plugins.stores.sqlite.run_lists import page
+from gateway.plugins.stores.sqlite.run_lists import list_page
 
 RARE = "bob"
 
@@ -22,7 +22,7 @@ def fill(connection: sqlite3.Connection, count: int) -> None:
 
 
 def listed(connection: sqlite3.Connection, after: str | None = None, **wanted: Any) -> tuple[list[str], str | None]:
-    found = page(connection, tenant="acme", wanted=wanted, after=after, limit=10)
+    found = list_page(connection, tenant="acme", wanted=wanted, after=after, limit=10)
     return [run.id for run in found.runs], None if found.behind is None else found.behind[1]
 
 

@@ -99,7 +99,7 @@ async def test_unopened_store_refuses_operations() -> None:
     """A store that nobody opened says so, and can be closed."""
     store = SqliteStore(IN_MEMORY)
     with pytest.raises(StoreError, match="not open"):
-        await store.prompts(tenant="acme", limit=99)
+        await store.list_prompts(tenant="acme", limit=99)
     with pytest.raises(StoreError, match="not open"):
         await store.write(new(RUN))
     await store.close()
@@ -132,8 +132,8 @@ async def test_concurrent_first_opens_share_one_new_store(tmp_path: Path) -> Non
     await asyncio.gather(
         *(store.put_prompt("p", "text", tenant="acme", now_s=1.0) for store in stores for _ in range(5))
     )
-    assert await stores[0].generation() == 40
-    found = await stores[3].prompt("p", tenant="acme")
+    assert await stores[0].get_generation() == 40
+    found = await stores[3].get_prompt("p", tenant="acme")
     assert found is not None and found.version == 40
     await asyncio.gather(*(store.close() for store in stores))
 
@@ -177,7 +177,7 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", code, place], cwd=ROOT)
     assert done.returncode == -9
     store = await opened(place)
-    assert len(await store.runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 50
+    assert len(await store.list_runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 50
     await store.close()
 
 
@@ -188,7 +188,7 @@ async def test_write_waits_for_the_lock_of_another_process(tmp_path: Path) -> No
     with closing(sqlite3.connect(place, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         put = asyncio.ensure_future(store.write(new(RUN)))
-        assert await store.prompts(tenant="acme", limit=99) == []  # a reader waits for nobody
+        assert await store.list_prompts(tenant="acme", limit=99) == []  # a reader waits for nobody
         assert not put.done()
         other.execute("COMMIT")
         await put
@@ -271,7 +271,7 @@ async def test_an_older_store_is_migrated_and_a_copy_kept(place: str) -> None:
     """N23: what was in it is there, and the file as it was lies beside it."""
     newer = SqliteStore(place, migrations=NEXT)
     await newer.open()
-    assert await newer.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
+    assert await newer.get_prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     await newer.close()
     with closing(sqlite3.connect(place)) as now, closing(sqlite3.connect(f"{place}.v{len(MIGRATIONS)}")) as before:
         versions = [c.execute("PRAGMA user_version").fetchone()[0] for c in (now, before)]
@@ -298,10 +298,10 @@ async def test_a_store_of_the_first_version_is_migrated(tmp_path: Path) -> None:
     assert torn is not None and (torn.state, torn.kind, torn.fence) == ("interrupted", "chat", 0)
     # A prompt was everybody's: each tenant that the store has seen keeps it, as its own.
     for tenant in ("acme", "local"):
-        assert await store.prompt("p", tenant=tenant) == StoredPrompt("p", tenant, "text", 1, 1.0)
-    assert await store.prompt("p", tenant="new") is None
+        assert await store.get_prompt("p", tenant=tenant) == StoredPrompt("p", tenant, "text", 1, 1.0)
+    assert await store.get_prompt("p", tenant="new") is None
     await store.write(new(RUN))
-    assert len(await store.runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
+    assert len(await store.list_runs_by_fingerprint(RUN.fingerprint, tenant="acme", since_s=0.0)) == 3
     await store.close()
     with closing(sqlite3.connect(f"{place}.v1")) as before:
         assert before.execute("SELECT id, state FROM runs ORDER BY id").fetchall() == [
@@ -321,7 +321,7 @@ async def test_asks_of_an_older_store_are_found_by_their_ids(tmp_path: Path) -> 
     ask_id = "ask_2ab72dd6f2e0ee6c1d497f99"
     kept = AskBefore(id=ask_id, tenant="acme", caller="ann", conversation="c1", created_s=1.0, expires_s=9.0)
     store = await opened(place)
-    assert await store.asks(tenant="acme", now_s=5.0, limit=9) == [kept]
+    assert await store.list_asks(tenant="acme", now_s=5.0, limit=9) == [kept]
     assert await store.ask_by_id(ask_id, tenant="acme") == kept
     await store.put_ask(replace(kept, expires_s=20.0))
     assert await store.ask_by_id(ask_id, tenant="acme") == replace(kept, expires_s=20.0)
@@ -335,7 +335,7 @@ async def test_a_migration_that_fails_changes_nothing(place: str) -> None:
     with pytest.raises(StoreError, match="already exists"):
         await broken.open()
     store = await opened(place)
-    assert await store.prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
+    assert await store.get_prompt("p", tenant="acme") == StoredPrompt("p", "acme", "text", 1, 1.0)
     await store.close()
 
 

@@ -87,7 +87,7 @@ async def test_two_processes_decide_claim_and_expire_each_record_once(tmp_path: 
     assert sorted(run_id for process in told for run_id in process["runs"]) == sorted(f"r{n}" for n in range(30))
     expired = sorted(approval_id for process in told for approval_id in process["expired"])
     assert expired == sorted(f"late_{n}" for n in range(30))
-    assert len(await store.events(after=0, limit=99)) == 30
+    assert len(await store.list_events(after=0, limit=99)) == 30
     await store.close()
 
 
@@ -175,10 +175,10 @@ def stop(writer: "subprocess.Popen[bytes]") -> bytes:
 async def check(place: Path, answered: set[str]) -> None:
     """It opens, each decision is there with all that came with it, and the log is whole."""
     store = await opened(place)
-    approved = {a.id for a in await store.approvals(tenant="acme", state="approved", limit=100_000)}
-    everything = {a.id for a in await store.approvals(tenant="acme", limit=100_000)}
+    approved = {a.id for a in await store.list_approvals(tenant="acme", state="approved", limit=100_000)}
+    everything = {a.id for a in await store.list_approvals(tenant="acme", limit=100_000)}
     assert answered <= approved
-    assert everything == {e.run_id for e in await store.events(after=0, limit=100_000)}
+    assert everything == {e.run_id for e in await store.list_events(after=0, limit=100_000)}
     rows = await store.audit(after=0, limit=100_000)
     assert len(rows) == len(everything) + len(approved)
     assert verify((row.seq, asdict(row.line), row.hash) for row in rows) is None

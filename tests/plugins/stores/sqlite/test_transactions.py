@@ -70,7 +70,7 @@ def test_wal_is_checkpointed_regularly(transactions: LoggedTransactions, place: 
     sizes = []
     for n in range(4 * CHECKPOINT_COMMITS):
         put(transactions, str(n))
-        transactions.rest()
+        transactions.do_idle_work()
         sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
     assert max(sizes) == max(sizes[: CHECKPOINT_COMMITS + 1])
     assert names(place) == {str(n) for n in range(4 * CHECKPOINT_COMMITS)}
@@ -103,7 +103,7 @@ def test_failed_checkpoint_is_logged_once_and_so_is_recovery(
     for n in range(4 * CHECKPOINT_COMMITS):
         full.is_full = n < 3 * CHECKPOINT_COMMITS
         put(transactions, str(n))
-        transactions.rest()
+        transactions.do_idle_work()
         told.append([record.getMessage() for record in caplog.records if "the log of the store" in record.getMessage()])
     (before,), after = told[3 * CHECKPOINT_COMMITS - 1], told[-1]
     assert before.endswith("it cannot be played into its file: database or disk is full; nothing is lost")
@@ -158,7 +158,7 @@ def test_wal_is_restarted_under_several_writers(
             rows = [(f"{turn} {row}",) for row in range(CHECKPOINT_ROWS)]
             transactions.connection.executemany(PUT, rows)
             transactions.commit(lasts=Lasts.AS_LONG_AS_THE_SYSTEM)
-            transactions.rest()
+            transactions.do_idle_work()
             sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
         put(transactions, "last")  # behind the other one's last transaction
         transactions.connection.set_trace_callback(None)

@@ -32,8 +32,8 @@ async def test_usage_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
     assert done.returncode == -9
     store = SqliteStore(place)
     await store.open()
-    assert await store.usage(since=ROW.day, until=ROW.day, by=("key",), tenant="acme")
-    assert await store.lost_usage(before_s=8.0) == [7.0]
+    assert await store.sum_usage(since=ROW.day, until=ROW.day, by=("key",), tenant="acme")
+    assert await store.forget_lost_usage(before_s=8.0) == [7.0]
     await store.close()
 
 

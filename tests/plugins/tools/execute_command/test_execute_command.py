@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
+from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, choose_way_to_run
 from gateway.sandbox.launch_messages import Level
-from gateway.sandbox.programs import shell
+from gateway.sandbox.programs import find_shell
 from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, survivors
 
 EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")
@@ -71,7 +71,7 @@ async def test_result_contains_exit_code_stdout_and_stderr(tmp_path: Path) -> No
 )
 def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...]) -> None:
     """Words and closed quotes."""
-    assert way_to_run(command).argv == argv
+    assert choose_way_to_run(command).argv == argv
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_plain_command_runs_without_a_shell(command: str, argv: tuple[str, ...
 )
 def test_command_with_shell_syntax_goes_to_the_shell_unchanged(command: str) -> None:
     """T14: exactly the text that was judged."""
-    assert way_to_run(command).argv == (*(shell() or ()), "-c", command)
+    assert choose_way_to_run(command).argv == (*(find_shell() or ()), "-c", command)
 
 
 @given(st.text(alphabet="ls '\"\\$-a;", max_size=30).map("printf %s_ ".__add__))
@@ -118,9 +118,9 @@ def test_command_with_shell_syntax_goes_to_the_shell_unchanged(command: str) -> 
 @example("ls " + "a" * 50_000 + ";")
 def test_command_splitting_is_quick_and_never_raises(command: str) -> None:
     """For any text, from the second on: the first one looks for the shell."""
-    way_to_run("printf %s_")
+    choose_way_to_run("printf %s_")
     effort = Effort()
-    assert way_to_run(command).argv
+    assert choose_way_to_run(command).argv
     assert effort.cpu_s < 0.5
 
 
@@ -190,7 +190,7 @@ async def test_python_modules_are_loaded_from_the_system_not_the_cwd(tmp_path: P
     for command in ("python3 -m json.tool --compact x.json", "cat x.json | python3 -m json.tool --compact | head -n 9"):
         assert await ask(tool, command) == ToolResult('exit code 0\nstdout:\n{"a":1}\n')
     await ask(tool, "mkdir bin; printf '#!/bin/sh\\necho $*' >bin/python3; chmod +x bin/python3")
-    text = way_to_run("python3 -m json.tool x.json").argv[-1]
+    text = choose_way_to_run("python3 -m json.tool x.json").argv[-1]
     assert await ask(tool, f"PATH=$PWD/bin; {text}") == ToolResult("exit code 0\nstdout:\n-I -m json.tool x.json\n")
 
 

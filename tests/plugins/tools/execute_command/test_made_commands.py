@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from gateway.plugins.assessors.command import CommandAssessor
-from gateway.plugins.tools.execute_command import way_to_run
-from gateway.sandbox.confinement import replace_level, strongest
+from gateway.plugins.tools.execute_command import choose_way_to_run
+from gateway.sandbox.confinement import find_strongest, replace_level
 from gateway.sandbox.launch_messages import Order, ProcessLimits
-from gateway.sandbox.programs import PATH, program
+from gateway.sandbox.programs import PATH, find_program
 from gateway.sandbox.run import run
 from tests.plugins.tools.execute_command import made_commands
 
@@ -60,11 +60,11 @@ def harmless(count: int) -> list[str]:
 
 def commands(texts: list[str], *, folder: Path, every_shell: bool) -> list[dict[str, Any]]:
     """How each is run: as the tool does, and in a shell, with one of the environments; in all of them in turn."""
-    shells = [shell for shell in _SHELLS if program(shell[0])]
+    shells = [shell for shell in _SHELLS if find_program(shell[0])]
     home = str(folder / "work")
     found = []
     for number, text in enumerate(texts):
-        way = way_to_run(text)
+        way = choose_way_to_run(text)
         plain = {**dict(way.settings), "PATH": ":".join(PATH), "HOME": home, "SHELL": "/bin/sh"}
         prelude = way.argv[-1].removesuffix(text) if "git()" in way.argv[-1] else ""
         ways = [way.argv, *((*shell, "-c", prelude + text) for shell in shells)]
@@ -88,7 +88,7 @@ async def slip(folder: Path, batch: list[dict[str, Any]]) -> str:
         limits=ProcessLimits(cpu_s=3600, memory_bytes=8 << 30, processes=512),
         readable=(sys.prefix, sys.base_prefix, str(_DRIVER), str(listing)),
     )
-    level = (await strongest("auto", order)).level or "none"
+    level = (await find_strongest("auto", order)).level or "none"
     finished = await run(
         replace_level(order, level=level), stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=1 << 20
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.contracts.templates import pieces
+from gateway.contracts.templates import split_pieces
 from gateway.plugins.tools.execute_command.workflow_command import build_command
 
 SHELLS = [[path] for name in ("dash", "bash") if (path := shutil.which(name))]
@@ -16,7 +16,7 @@ SHELLS += [[path, "sh"] for path in [shutil.which("busybox")] if path]
 
 
 def command(template: str, **params: object) -> str:
-    return build_command(pieces(template, {"params": params}))
+    return build_command(split_pieces(template, {"params": params}))
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ async def test_facts_cache_is_discarded_when_the_server_changes(server: str) -> 
         behind = plain if counts[0] < counts[1] else acting
         for _ in range(abs(counts[0] - counts[1])):
             await behind.execute("SELECT txid_current()")
-        assert await Catalogue(plain.fetch, known, ()).doubt("SELECT 1 ==> 2") is None
-        assert await Catalogue(acting.fetch, known, ()).doubt("SELECT 1 ==> 2") is not None
+        assert await Catalogue(plain.fetch, known, ()).find_doubt("SELECT 1 ==> 2") is None
+        assert await Catalogue(acting.fetch, known, ()).find_doubt("SELECT 1 ==> 2") is not None
         await plain.close()
         await acting.close()

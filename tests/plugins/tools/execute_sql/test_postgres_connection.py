@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from gateway.plugins.tools.execute_sql.postgres_connection import OWN_NAMES, connect, end
+from gateway.plugins.tools.execute_sql.postgres_connection import OWN_NAMES, connect, end_connection
 from gateway.plugins.tools.execute_sql.postgres_facts import Fetch, load_facts
 from tests.postgres import pooler
 
@@ -62,13 +62,13 @@ async def test_type_lookup_leaves_the_search_path_unchanged(server: str) -> None
     await connection.execute(f"SET {OWN_NAMES}")
     await load_facts(cast(Fetch, connection.fetch), "", ["pg_trgm"])
     assert await connection.fetchval("SHOW search_path") == "pg_catalog, pg_temp"
-    await end(connection)
+    await end_connection(connection)
     for path in ("pg_catalog, pg_temp", '"$user", public', '"it\'s", public'):
         connection = await connect(f"postgresql://writer@{server}")
         await connection.execute(f"SET search_path = {path}")
         await connection.fetch("SELECT $1::pg_catalog.name[], ARRAY[NULL::public.pairs]", ["x"])
         assert await connection.fetchval("SHOW search_path") == path
-        await end(connection)
+        await end_connection(connection)
 
 
 async def test_harmless_statement_runs_read_committed_despite_a_serializable_default(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.plugins.tools.execute_sql.postgres_refusals import refused_by_postgres
+from gateway.plugins.tools.execute_sql.postgres_refusals import find_postgres_refusal
 
 SEVERAL = "cannot insert multiple commands into a prepared statement"
 
@@ -23,7 +23,7 @@ SEVERAL = "cannot insert multiple commands into a prepared statement"
 )
 def test_statement_certain_to_fail_read_only_is_refused_early(sql: str, error: str) -> None:
     """In the server's own words."""
-    assert refused_by_postgres(sql, read_only=True) == error
+    assert find_postgres_refusal(sql, read_only=True) == error
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,18 @@ def test_statement_certain_to_fail_read_only_is_refused_early(sql: str, error: s
 )
 def test_statement_not_certain_to_fail_is_left_to_the_server(sql: str) -> None:
     """A refusal here cannot be appealed against."""
-    assert refused_by_postgres(sql, read_only=True) is None
+    assert find_postgres_refusal(sql, read_only=True) is None
 
 
 def test_writable_mode_refuses_only_multiple_statements() -> None:
     """The body of a function has semicolons of its own."""
-    assert refused_by_postgres("INSERT INTO t VALUES (1)", read_only=False) is None
-    assert refused_by_postgres("INSERT INTO t VALUES (1); SELECT 1", read_only=False) == SEVERAL
+    assert find_postgres_refusal("INSERT INTO t VALUES (1)", read_only=False) is None
+    assert find_postgres_refusal("INSERT INTO t VALUES (1); SELECT 1", read_only=False) == SEVERAL
     body = "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END"
-    assert refused_by_postgres(body, read_only=False) is None
+    assert find_postgres_refusal(body, read_only=False) is None
 
 
 @given(st.text(), st.booleans())
 def test_early_refusal_never_raises_for_any_text(sql: str, read_only: bool) -> None:
     """Whatever the text is."""
-    assert refused_by_postgres(sql, read_only=read_only) in (None, SEVERAL) or read_only
+    assert find_postgres_refusal(sql, read_only=read_only) in (None, SEVERAL) or read_only

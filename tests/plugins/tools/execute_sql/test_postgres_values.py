@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.plugins.tools.execute_sql.postgres_values import convert_value, doubt_of_values
+from gateway.plugins.tools.execute_sql.postgres_values import convert_value, find_value_doubt
 
 NUMBER = "00000000-0000-0000-0000-000000000001"
 
@@ -63,11 +63,11 @@ def test_value_that_does_not_match_its_type_raises(value: object, kind: str) -> 
 def test_long_values_with_quadratic_parsing_cost_require_confirmation() -> None:
     """All of them together: one row is computed without a look at the clock."""
     sql = "SELECT plainto_tsquery('english', $1), $2::xml, $3 FROM t"
-    assert doubt_of_values(sql, ["a " * 4000, f"<a>{'x' * 4000}</a>", "x" * 100_000]) is None
+    assert find_value_doubt(sql, ["a " * 4000, f"<a>{'x' * 4000}</a>", "x" * 100_000]) is None
     for long in (
         ["a " * 9000, "<a/>", ""],
         ["a", f"<a>{'x' * 17_000}</a>", ""],
         ["a " * 5000, f"<a>{'x' * 8000}</a>", ""],
     ):
-        doubt = doubt_of_values(sql, long)
+        doubt = find_value_doubt(sql, long)
         assert doubt is not None and "PostgreSQL cannot interrupt it" in doubt.reason

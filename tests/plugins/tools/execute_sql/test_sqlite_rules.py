@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.plugins.tools.execute_sql.sqlite_rules import FUNCTIONS, reads, runs
+from gateway.plugins.tools.execute_sql.sqlite_rules import FUNCTIONS, list_reading_rules, list_running_rules
 
 #: Of SQLite's own functions: they load code, write to a log or an index, or are of no use by themselves.
 NOT_KNOWN = {"load_extension", "fts3_tokenizer", "sqlite_log", "optimize", "fts5", "fts5_source_id", "fts5_locale"}
@@ -30,7 +30,7 @@ def test_authorizer_denies_and_reports_application_defined_functions(connection:
     called: list[object] = []
     connection.create_function("purge", 1, called.append)
     denied: list[str] = []
-    connection.set_authorizer(reads(frozenset(), denied))
+    connection.set_authorizer(list_reading_rules(frozenset(), denied))
     with pytest.raises(sqlite3.DatabaseError):
         connection.execute("SELECT purge(a) FROM t")
     assert (denied, called) == (["calls 'purge'"], [])
@@ -46,15 +46,15 @@ def test_attach_commit_pragma_and_extensions_are_never_authorized(
 ) -> None:
     """Other files, the end of the transaction, settings, code: also for what a person approved."""
     connection.execute("BEGIN")
-    connection.set_authorizer(runs(read_only=read_only))
+    connection.set_authorizer(list_running_rules(read_only=read_only))
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
         connection.execute(sql)
 
 
 def test_approved_statement_may_write_unless_read_only(connection: sqlite3.Connection) -> None:
     """Where the database is not read-only."""
-    connection.set_authorizer(runs(read_only=False))
+    connection.set_authorizer(list_running_rules(read_only=False))
     connection.execute("DELETE FROM t")
-    connection.set_authorizer(runs(read_only=True))
+    connection.set_authorizer(list_running_rules(read_only=True))
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
         connection.execute("INSERT INTO t VALUES (2)")

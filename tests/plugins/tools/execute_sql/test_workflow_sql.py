@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.contracts.templates import pieces
+from gateway.contracts.templates import split_pieces
 from gateway.plugins.tools.execute_sql.workflow_sql import Dialect, build_statement
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -15,7 +15,7 @@ HOSTILE = st.text("'\"`;-/*\\ \n()|?$[]:ax\ue000\ue0010", max_size=30)
 
 
 def statement(template: str, *, dialect: Dialect = "sqlite", **params: object) -> tuple[str, list[object]]:
-    return build_statement(pieces(template, {"params": params}), dialect=dialect)
+    return build_statement(split_pieces(template, {"params": params}), dialect=dialect)
 
 
 @pytest.mark.parametrize(

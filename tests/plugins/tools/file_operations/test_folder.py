@@ -28,7 +28,7 @@ def test_the_first_entries_are_listed_in_order(tmp_path: Path) -> None:
     """With how many there are."""
     for number in range(30):
         (tmp_path / f"f{number:02}").touch()
-    listed, count = Folder(tmp_path, may_make=False).entries((), limit=2)
+    listed, count = Folder(tmp_path, may_make=False).list_entries((), limit=2)
     assert (listed, count) == ([FolderEntry("f00", "file", 0), FolderEntry("f01", "file", 0)], 30)
 
 
@@ -103,7 +103,7 @@ def test_missing_folder_is_created_only_by_a_permitted_write(tmp_path: Path) -> 
     """And only by writing."""
     missing = tmp_path / "missing"
     maker = Folder(missing, may_make=True)
-    assert maker.find(()) is None and maker.entries((), limit=1) == ([], 0)
+    assert maker.find(()) is None and maker.list_entries((), limit=1) == ([], 0)
     assert not missing.exists()
     with pytest.raises(FileNotFoundError):
         Folder(missing, may_make=False).write(("x",), b"", stopped=never)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.plugins.tools.file_operations.safe_open import (
     PathRefusedError,
-    components,
     open_beneath,
     open_by_kernel,
     open_by_walk,
+    split_components,
 )
 from tests.sandbox.machine import exchanging
 
@@ -56,7 +56,7 @@ def content(way: Open, root: int, *names: str) -> bytes:
 )
 def test_components_resolve_dots_and_double_slashes(path: str, names: tuple[str, ...]) -> None:
     """Dots and doubled slashes mean what they always mean."""
-    assert components(path) == names
+    assert split_components(path) == names
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_components_resolve_dots_and_double_slashes(path: str, names: tuple[str,
 def test_components_refuse_traversal_in_every_spelling(path: str) -> None:
     """T1: by its spelling alone, so that nothing is told about what is there."""
     with pytest.raises(PathRefusedError):
-        components(path)
+        split_components(path)
 
 
 @given(st.text(alphabet=st.sampled_from("ab./\\~%2eE\0é"), max_size=60))
 def test_components_never_contain_dots_slashes_or_empty_names(path: str) -> None:
     """Whatever is accepted has no dots, no slashes and no emptiness left."""
     with suppress(PathRefusedError):
-        for name in components(path):
+        for name in split_components(path):
             assert name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 

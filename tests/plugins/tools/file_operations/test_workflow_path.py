@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.contracts.templates import pieces
+from gateway.contracts.templates import split_pieces
 from gateway.plugins.tools.file_operations.workflow_path import build_path
 
 
 def path(template: str, **params: object) -> str:
-    return build_path(pieces(template, {"params": params}))
+    return build_path(split_pieces(template, {"params": params}))
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ async def test_redirect_to_a_private_address_is_not_followed(site: Site, locatio
     class Outside(HttpRequest):
         """Takes the site's own port for the internet."""
 
-        def _socket(self, address: Any) -> socket.socket:
+        def _open_socket(self, address: Any) -> socket.socket:
             if url.endswith(f":{address[4][1]}"):
                 return socket.socket(family=address[0], type=address[1], proto=address[2])
-            return super()._socket(address)
+            return super()._open_socket(address)
 
     tool = Outside(Config(hosts=(url.removeprefix("http://"), location.split("/")[2])))
     async with asking(tool) as asked:

@@ -11,9 +11,9 @@ from gateway.plugins.tools.http_request.request import (
     RequestRefusedError,
     WebRequest,
     build_redirect,
-    readable,
-    web_request,
-    web_url,
+    decode_body,
+    read_web_request,
+    read_web_url,
 )
 
 JSON = st.recursive(
@@ -25,13 +25,15 @@ JSON = st.recursive(
 
 def test_web_request_normalises_url_method_headers_and_body() -> None:
     """Method in any case, headers in any case, the body as UTF-8; the fragment stays at home."""
-    request = web_request(
+    request = read_web_request(
         {"url": "https://例子.测试/路径?查询=值#top", "method": "post", "headers": {"X-A": "1"}, "body": "é"}
     )
     assert (request.method, request.body) == ("POST", "é".encode())
     assert str(request.url) == "https://xn--fsqu00a.xn--0zwm56d/%E8%B7%AF%E5%BE%84?%E6%9F%A5%E8%AF%A2=%E5%80%BC"
     assert request.headers["x-a"] == "1"
-    assert web_request({"url": "http://h/", "headers": None, "body": None}) == WebRequest("GET", web_url("http://h/"))
+    assert read_web_request({"url": "http://h/", "headers": None, "body": None}) == WebRequest(
+        "GET", read_web_url("http://h/")
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_web_request_normalises_url_method_headers_and_body() -> None:
 def test_ambiguous_url_is_refused(url: str) -> None:
     """T10: users, backslashes, white space, ports that are none, other schemes, hosts in disguise."""
     with pytest.raises(RequestRefusedError, match="`url`"):
-        web_request({"url": url})
+        read_web_request({"url": url})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_ambiguous_url_is_refused(url: str) -> None:
 def test_wrong_arguments_are_refused_with_a_reason(arguments: dict[str, object]) -> None:
     """T25: wrong types, missing ones, sizes, header injection."""
     with pytest.raises(RequestRefusedError) as caught:
-        web_request(arguments)
+        read_web_request(arguments)
     assert str(caught.value)
 
 
@@ -102,14 +104,14 @@ def test_wrong_arguments_are_refused_with_a_reason(arguments: dict[str, object])
 def test_connection_headers_are_refused(name: str) -> None:
     """They would change where the request goes or where it ends."""
     with pytest.raises(RequestRefusedError, match=name):
-        web_request({"url": "http://h/", "headers": {name: "x"}})
+        read_web_request({"url": "http://h/", "headers": {name: "x"}})
 
 
 @given(st.dictionaries(st.sampled_from(("url", "method", "headers", "body", "x")), JSON))
 def test_web_request_raises_only_refusals_for_any_arguments(arguments: dict[str, object]) -> None:
     """Whatever JSON comes."""
     try:
-        web_request(arguments)
+        read_web_request(arguments)
     except RequestRefusedError:
         return
 
@@ -118,7 +120,7 @@ def test_web_request_raises_only_refusals_for_any_arguments(arguments: dict[str,
 def test_web_url_raises_only_refusals_for_any_text(text: str) -> None:
     """Whatever text comes."""
     try:
-        url = web_url("http://" + text)
+        url = read_web_url("http://" + text)
     except RequestRefusedError:
         return
     assert url.user is None and url.port and url.host
@@ -126,7 +128,7 @@ def test_web_url_raises_only_refusals_for_any_text(text: str) -> None:
 
 POST = WebRequest(
     "POST",
-    web_url("https://a.example/x/y"),
+    read_web_url("https://a.example/x/y"),
     CIMultiDict({"Content-Type": "text/plain", "Authorization": "Bearer k", "X-Key": "k", "Accept": "text/html"}),
     b"body",
 )
@@ -214,7 +216,7 @@ def test_bodies_are_decoded_by_content_type_and_charset(
     body: bytes, content_type: str | None, charset: str | None, text: str | None
 ) -> None:
     """By type and charset; what does not decode is replaced, and what is no text is None."""
-    assert readable(body, content_type=content_type, charset=charset) == text
+    assert decode_body(body, content_type=content_type, charset=charset) == text
 
 
 @pytest.mark.parametrize(
@@ -223,5 +225,5 @@ def test_bodies_are_decoded_by_content_type_and_charset(
 def test_unsupported_charset_is_read_as_utf_8(charset: str) -> None:
     """In linear time: Python's punycode takes minutes for a megabyte."""
     effort = Effort()
-    assert readable(b"a" * 500_000, content_type="text/plain", charset=charset) == "a" * 500_000
+    assert decode_body(b"a" * 500_000, content_type="text/plain", charset=charset) == "a" * 500_000
     assert effort.cpu_s < 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.templates import pieces
+from gateway.contracts.templates import split_pieces
 from gateway.plugins.tools.http_request.workflow_body import build_body_writer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -15,7 +15,7 @@ TEMPLATE = '{"name": "{{params.x}}", "told": "by \\"{{params.x}}\\"", "it": {{pa
 
 
 def body(template: str, kind: str | None, *, steps: dict[str, object] | None = None, **params: object) -> str:
-    return build_body_writer(kind)(pieces(template, {"params": params, "steps": steps or {}}))
+    return build_body_writer(kind)(split_pieces(template, {"params": params, "steps": steps or {}}))
 
 
 @given(x=TEXTS, n=st.none() | st.integers() | st.booleans() | st.lists(TEXTS) | st.dictionaries(TEXTS, TEXTS))

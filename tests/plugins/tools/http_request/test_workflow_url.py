@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.contracts.templates import pieces
+from gateway.contracts.templates import split_pieces
 from gateway.plugins.tools.http_request.workflow_url import build_url
 
 TEMPLATE = "https://{{params.host}}.example.com/items/{{params.id}}/of?name={{params.name}}&kind=plain"
 
 
 def url(template: str, **params: object) -> str:
-    return build_url(pieces(template, {"params": params}))
+    return build_url(split_pieces(template, {"params": params}))
 
 
 @given(name=st.text(st.characters(exclude_categories=["Cs"])), item=st.text("ab/.?#;&=@:%\\ ä", min_size=1))
