@@ -137,6 +137,33 @@ def test_docstring_word_count_ignores_code_and_comments() -> None:
     assert count_matches(asked, texts) == {"a.py": 4}
 
 
+def test_messages_name_a_person_or_a_thing() -> None:
+    """An error, a log line or a description names who acts: a person with the scope `approve`, another worker."""
+    files = sorted(path for folder in ("gateway", "plugins") for path in (ROOT / folder).rglob("*.py"))
+    words = re.compile(r"(?i)\b(?:nobody|somebody|anybody|whoever)\b")
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in files
+        for text in messages(path.read_text(encoding="utf-8"))
+        if words.search(text)
+    ]
+    assert found == []
+
+
+def test_messages_are_strings_without_docstrings() -> None:
+    code = '''"""Nobody."""\nraise Error(f"nobody {x!r} came", "plain")\n'''
+    assert sorted(messages(code)) == [" came", "nobody ", "plain"]
+
+
+def messages(code: str) -> Iterator[str]:
+    """Yield the strings of a module that are no docstrings."""
+    tree = ast.parse(code)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
 def docstrings(code: str) -> str:
     """Return the docstrings of a module, its classes and functions. A piece of code in them counts as one word."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -99,7 +99,7 @@ def _list_other_ways_to_decide(
     else:
         if not answering.may_decide:
             who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
-            lead = f"{format_hindrance(answering, language)} Ask somebody with another key of the tenant {tenant} that "
+            lead = f"{format_hindrance(answering, language)} Ask a person with another key of the tenant {tenant} that "
             lead += f"has the scope {format_code('approve')} to decide with one of these commands, until {until}. {who}"
         else:
             lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "

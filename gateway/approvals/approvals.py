@@ -314,8 +314,8 @@ class Approvals:
             others = join_other_names(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "own_call",
-                f"{yours} began the run of this call, and `approvals.self` is `refuse`: somebody else must approve it. "
-                f"Other keys of the tenant that may: {others}. To withdraw the call, reject it.",
+                f"{yours} began the run of this call, and `approvals.self` is `refuse`: another person must approve "
+                f"it. Other keys of the tenant that may: {others}. To withdraw the call, reject it.",
             )
 
     async def _build_sibling_rejections(

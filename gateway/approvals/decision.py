@@ -88,7 +88,7 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
     if is_open and wish.approve and wish.sha256 is None and wish.arguments is None and approval.edited is not None:
         raise GatewayError(
             "approval_stale",
-            "Somebody who approved this call has changed its arguments: look at the approval again, and send its "
+            "A person who approved this call has changed its arguments: look at the approval again, and send its "
             "'sha256' with your decision.",
             param="sha256",
         )

@@ -96,7 +96,7 @@ def format_still_undecided_text(*, may_decide: bool = True, language: Language =
         then = "现在可以回复以上其中一行，或在别处决定。" if may_decide else "作出决定后请重复您的请求。"
         return f"尚未有人作出决定，因此本条回答到此结束。调用仍在等待：{then}"
     then = "send one of the lines above" if may_decide else "repeat your request once it is decided"
-    return f"Nobody has decided so far, so this answer ends here. The call still waits: {then}."
+    return f"No person has decided so far, so this answer ends here. The call still waits: {then}."
 
 
 def format_duplicate_call_text(tools: Sequence[str], *, language: Language = "en") -> str:
@@ -240,7 +240,7 @@ def format_ask_before_kept(ask_id: str, *, language: Language = "en") -> str:
         return f"本对话中的每个调用仍会询问：您的密钥没有权限 {scope}，不能撤回。有权限的人可以用 {command}。\n\n"
     return (
         f"Each call of this conversation still asks: to take that back needs the scope {scope}, which your key lacks. "
-        f"Whoever has it sends {command}.\n\n"
+        f"A person whose key has it sends {command}.\n\n"
     )
 
 
@@ -260,7 +260,7 @@ def format_expired_text(tool: str, *, ran_before: int = 0, language: Language = 
     if language == "zh":
         return f"{_format_name(tool)} 的批准请求已过期，无人作出决定。{nothing}如仍需要，请重新提出。"
     return (
-        f"Nobody decided on the call of {_format_name(tool)} in time. {nothing} If it is still wanted, ask for "
+        f"No person decided on the call of {_format_name(tool)} in time. {nothing} If it is still wanted, ask for "
         "it again."
     )
 
@@ -281,7 +281,7 @@ def format_refused_here_text(approval: ApprovalDescription, *, ran_before: int =
     if language == "zh":
         lead = "以下调用需要人工批准，而此处不会询问任何人，因此被拒绝："
     else:
-        lead = "This call needs the approval of a person, and nobody is asked here, so it was refused:"
+        lead = "This call needs the approval of a person, and no person can approve it here, so it was refused:"
     return f"{lead}\n\n{call}\n\n{_format_nothing_ran(ran_before, language)}"
 
 
@@ -298,7 +298,9 @@ def format_answered_elsewhere(run_id: str, *, approves: bool, language: Language
         decided = "已批准。" if approves else "已拒绝。"
         return f"{decided}运行 {_format_name(run_id)} 的结果只会告知提出请求的人。"
     decided = "Approved" if approves else "Rejected"
-    return f"{decided}. What comes of the run {_format_name(run_id)} is told to the person who asked, and only there."
+    return (
+        f"{decided}. The result of the run {_format_name(run_id)} goes to the person who requested it, and only there."
+    )
 
 
 def format_unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:

@@ -239,7 +239,7 @@ class Webhooks:
         try:
             self._enqueue(orjson.loads(event.data), tenant=event.tenant)
         except Exception:  # it would end the event feed, on which runs wait
-            log.exception("nobody is told of an approval of run %s", event.run_id)
+            log.exception("no webhook reports an approval of run %s", event.run_id)
 
     def _enqueue(self, view: Json, *, tenant: str) -> None:
         """Start a delivery to each webhook that has none of this notice under way."""
@@ -256,7 +256,7 @@ class Webhooks:
         elif len(webhook.late) < LATE:
             webhook.late[event.approval_id] = tenant
             if webhook.sending_late is None or webhook.sending_late.done():
-                log.error("%s is told of further approvals later: %d notices are not through", webhook.place, WAITING)
+                log.error("%s gets further approvals later: %d notices are not delivered yet", webhook.place, WAITING)
                 webhook.sending_late = asyncio.get_running_loop().create_task(self._send_late(webhook))
         else:
             self._record_undelivered(

@@ -82,7 +82,7 @@ def format_approval(view: View) -> Iterator[str]:
     is_edited = pending and view.get("edited_arguments") is not None
     yield from _call(view, view.get("edited_arguments" if is_edited else "arguments"), whole=True)
     if is_edited:
-        yield "edited by a person who approved; the model had asked for"
+        yield "edited by a person who approved; the model had requested"
         yield from _call(view, view.get("arguments"), whole=True)
     if why := _format_reason(view):
         yield f"held because  {why}"

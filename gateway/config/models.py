@@ -33,5 +33,5 @@ def _warn_of_aliases(document: Document, path: KeyPath) -> None:
         if own == path or document.get(*use, "upstream") is not None or document.get(*own) is None:
             continue
         if model not in [document.get(*other, "model") for other in document.iterate_below(own)]:
-            text = f"{quote_word(str(model))} is an alias, too, and is not followed: a model of this name is asked for"
+            text = f"{quote_word(str(model))} is an alias, too, and is not followed: a model of this name is requested"
             document.warn((*use, "model"), f"{text}; list the models that you mean, or name its 'upstream'")

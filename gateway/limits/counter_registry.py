@@ -157,5 +157,5 @@ class Meters:
         return GatewayError(
             "overloaded",
             "The gateway has no room to count the limits of this request, so it refuses it: try again in some minutes, "
-            "when limits that nobody uses have made room.",
+            "when unused limits have made room.",
         )

@@ -39,7 +39,7 @@ _SCHEMA: Final[Json] = {
         "reason": {
             "type": "string",
             "title": "Reason",
-            "description": "What the client is told about a rejection.",
+            "description": "The reason of a rejection, for the client.",
             "maxLength": COMMENT_CHARS,
             "default": "",  # libraries fill what is left out with it, else with null, which is not a text
         },

@@ -313,7 +313,7 @@ class FallbackCall:
         if quirks != first:
             self._quirks.remember_quirks(asked, quirks)
             log.warning(
-                "upstream %r refused how model %r was asked so far: its quirks are %s now",
+                "upstream %r refused the requests for model %r so far: its quirks are %s now",
                 endpoint.name,
                 model,
                 ", ".join(sort_quirks(quirks)),

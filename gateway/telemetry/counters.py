@@ -71,11 +71,11 @@ COUNTERS: Mapping[str, MetricFacts] = MappingProxyType(
         "response_cache_requests": MetricFacts("Model calls by the result of the cache of answers", ("result",)),
         "risk_decisions": MetricFacts("Verdicts of the gate by basis", ("decision", "basis")),
         "stage_skips": MetricFacts("Failed stages that were skipped", ("stage",)),
-        "late_outcomes": MetricFacts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),
-        "store_waits": MetricFacts("Times that a run with a question or a decision waited for the store", ("outcome",)),
-        "unknown_outcomes": MetricFacts(
-            "Tool calls that were started and of which nobody knows what became", ("tool",)
+        "late_outcomes": MetricFacts(
+            "Outcomes of tool calls that came when their run belonged to another worker", ("tool",)
         ),
+        "store_waits": MetricFacts("Times that a run with a question or a decision waited for the store", ("outcome",)),
+        "unknown_outcomes": MetricFacts("Tool calls that were started and whose outcome is unknown", ("tool",)),
         "tokens": MetricFacts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
         "tool_calls": MetricFacts("Tool calls by tool and outcome", ("tool", "outcome")),
         "tool_runs": MetricFacts("Calls of MCP clients by outcome", ("outcome",)),

@@ -216,7 +216,7 @@ _STEPS = {
     "1. Passthrough: /v1/chat/completions, byte for byte": _show_passthrough,
     "2. A safe tool: the model reads a file by itself": _show_safe_tool,
     "3. Several rounds: three queries, one answer": _show_several_rounds,
-    "4. A malformed call, repaired: the model is told, and tries again": _show_repair,
+    "4. A malformed call, repaired: the model reads the error, and tries again": _show_repair,
     "5. openai-python, streaming, unchanged but for its base URL": _show_sdk,
     "6. A tool of an MCP server: no rule knows it, so a person is asked": _show_mcp_tool,
     "7. A workflow, called by its name in the chat: a query, the model, a page": _show_workflow,

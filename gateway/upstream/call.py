@@ -254,7 +254,7 @@ class UpstreamCall:
             if self._answer.body is None:
                 for head in self._answer.heads.feed(data):
                     if head.status == 101:
-                        raise ResponseError("it switched protocols, which nobody asked for")
+                        raise ResponseError("it switched protocols although the request did not")
                     if head.status >= 200:
                         self._answer.head, self._answer.body = head, build_body(head, payload_only=True)
                 if self._answer.body is None:

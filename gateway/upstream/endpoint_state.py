@@ -19,7 +19,7 @@ LONGEST_LACK_S: Final = 300.0
 #: So many models that an endpoint lacks are remembered.
 MOST_LACKED: Final = 256
 
-#: Reasons for an endpoint to get no request: health checks failed; its breaker is open; it asked for a pause
+#: Reasons for an endpoint to get no request: health checks failed; its breaker is open; it requested a pause
 #: (Retry-After); it has as many requests as it may.
 Obstacle = Literal["unhealthy", "open", "pausing", "busy"]
 

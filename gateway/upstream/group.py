@@ -204,7 +204,7 @@ class Group:
         is_pausing = obstacles == {"pausing"}
         self.tally.refused["pausing" if is_pausing else "open"] += 1
         if is_pausing and all(member.limited for member in serving):
-            text = f"Upstream {self.name!r} asked for a pause; send no request for {wait_s:.0f} s."
+            text = f"Upstream {self.name!r} requested a pause; send no request for {wait_s:.0f} s."
             return GatewayError("upstream_limited", text, retry_after_s=wait_s)
         why = "; ".join(f"{member.name} {_WHY[found]}" for member in serving if (found := member.find_obstacle(now_s)))
         return GatewayError(
@@ -327,6 +327,6 @@ _SAID: Final[dict[bool | None, str]] = {False: "ok", True: "failed", None: "none
 _WHY: dict[Obstacle, str] = {
     "unhealthy": "fails its health checks",
     "open": "failed too often (its breaker is open)",
-    "pausing": "asked for a pause",
+    "pausing": "requested a pause",
     "busy": "is busy",
 }

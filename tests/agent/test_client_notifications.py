@@ -47,7 +47,7 @@ async def test_held_answer_repeats_its_question_only_for_other_calls() -> None:
     questions = Questions(bench.parts, RUN, record(bench))
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
-    assert questions.format_ending([FIRST, SECOND]).startswith("Nobody has decided so far")
+    assert questions.format_ending([FIRST, SECOND]).startswith("No person has decided so far")
     assert questions.format_ending([SECOND]).startswith("This call waits for your approval")
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_2")] == [True, False]
     await bench.close()

@@ -137,7 +137,7 @@ async def test_approvals_reject_refuses_the_call_without_pending_approval() -> N
     """`approvals: reject`: a normal answer that says what was refused."""
     bench = Bench([answer(risky())])
     told = await bench.run(approvals="reject")
-    assert "nobody is asked here" in texts(told) and bench.calls == []
+    assert "no person can approve it here" in texts(told) and bench.calls == []
     assert await bench.pending_approvals() == [] and (await bench.stored()).state == "rejected"
     await bench.close()
 
@@ -162,7 +162,7 @@ async def test_held_stream_ends_as_a_turn_after_its_wait() -> None:
     """After a while, with a word that it did: the question stands there already."""
     bench = Bench([answer(risky()), answer("Done.")], asks=settings(inline_wait_s=0.02))
     told = await bench.run(approvals="hold")
-    assert behind_question(told).startswith("Nobody has decided so far")
+    assert behind_question(told).startswith("No person has decided so far")
     assert (await bench.stored()).state == "awaiting_approval"
     await bench.decide()
     assert texts(await bench.resumed()) == "Done."

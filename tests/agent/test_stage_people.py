@@ -104,6 +104,6 @@ async def test_approved_call_runs_even_if_request_rejects_approvals() -> None:
     await bench.run()
     await bench.decide()
     told = await bench.resumed(approvals="reject")
-    assert xs(bench) == [1] and "nobody is asked here" in texts(told)
+    assert xs(bench) == [1] and "no person can approve it here" in texts(told)
     assert (await bench.stored()).state == "rejected"
     await bench.close()

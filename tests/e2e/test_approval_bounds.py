@@ -138,7 +138,7 @@ async def test_waiting_stream_ends_when_its_approval_expires(tmp_path: Path) -> 
         async with world.streaming(GO, headers=HOLD) as stream:
             await held(stream)
             text = await whole(stream)
-        assert "Nobody decided" in text and "Nothing ran." in text and born(tmp_path) == []
+        assert "No person decided" in text and "Nothing ran." in text and born(tmp_path) == []
 
 
 async def test_approval_of_a_cancelled_run_is_answered_with_409(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ async def test_reject_mode_refuses_risky_calls_without_an_approval(
     headers = {} if header is None else {"X-Context-Approvals": header}
     async with talking(asks(), tools=ranch(tmp_path), approvals={"mode": mode}) as world:
         answer = await (world.stream if stream else world.chat)(GO, headers=headers)
-        assert "nobody is asked here" in answer.text and "INSERT INTO pets" in answer.text
+        assert "no person can approve it here" in answer.text and "INSERT INTO pets" in answer.text
         assert (await pending(world), born(tmp_path)) == ([], [])
         assert await world.counted('gateway_agent_runs_total{outcome="rejected"}') == 1
 

@@ -254,7 +254,7 @@ async def test_held_stream_becomes_a_turn_after_inline_wait(tmp_path: Path) -> N
         async with world.streaming(GO, headers=HOLD) as stream:
             (approval,) = await held(stream)
             text = await whole(stream)
-        assert behind_question(text).startswith("Nobody has decided so far")
+        assert behind_question(text).startswith("No person has decided so far")
         said = [user(GO), {"role": "assistant", "content": text}, user(f"approve {approval['id']}")]
         assert ((await world.chat(said)).text, born(tmp_path)) == ("Di is here.", ["Di"])
 

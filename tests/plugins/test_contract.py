@@ -26,7 +26,7 @@ METHODS = {
     "stages": ("__call__",),
     "tools": ("list_tools", "refusal", "call", "close"),
     "assessors": ("assess",),
-    "stores": ("open", "close", "memories", "write"),
+    "stores": ("open", "close", "list_memories", "write"),
 }
 #: Packages that plugins may need besides the standard library: those of pyproject.toml.
 PACKAGES = {

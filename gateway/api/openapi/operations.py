@@ -180,7 +180,7 @@ _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only thos
 _RUN: Final = Parameter("run", TEXT, "Only those of this run.")
 _OF_PENDING: Final = (
     Parameter("tool", TEXT, "Only calls of this tool; among pending approvals only, as the next six."),
-    Parameter("caller", TEXT, "Only calls that the key of this name asked for."),
+    Parameter("caller", TEXT, "Only calls that the key of this name requested."),
     Parameter("assigned", TEXT, "Only those that this name is to decide on; `me`: the key of the request."),
     Parameter("q", {**TEXT, "maxLength": QUERY_CHARS}, "Only those with this text in an argument, a name or an id."),
     Parameter("equal_to", TEXT, "Only those with the tool and the arguments of this approval, byte for byte."),
@@ -329,8 +329,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
          "Operating", build_reference("GatewayStatus"), scopes=_ADMIN),
     _get(_KEYS, "listKeys", "List the keys of the tenant, the newest first, then those of the configuration", "Keys",
          build_page_schema("Key"), scopes=_ADMIN, parameters=(_BEHIND, _LIMIT)),
-    _post(_KEYS, "createKey", "Make a key: `key` is its text, which is told once", "Keys", build_reference("NewKey"),
-          scopes=_ADMIN, body="KeyTerms", status=201,
+    _post(_KEYS, "createKey", "Make a key: `key` is its text, which only this answer has", "Keys",
+          build_reference("NewKey"), scopes=_ADMIN, body="KeyTerms", status=201,
           errors=("key_too_wide", "key_exists", "runtime_keys_off", "too_many_keys")),
     _get(_KEYS + "/{id}", "getKey", "Get a key that was made at run time", "Keys", build_reference("Key"),
          scopes=_ADMIN,

@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
     states = (*get_args(ApprovalState), "all")
     p.add_argument("--status", choices=states, default="pending", help="state (default: pending)")
     p.add_argument("--tool", metavar="NAME", help="only calls of this tool (pending ones)")
-    p.add_argument("--caller", metavar="KEY", help="only calls that the key of this name asked for (pending ones)")
+    p.add_argument("--caller", metavar="KEY", help="only calls that the key of this name requested (pending ones)")
     p.add_argument(
         "--search", metavar="TEXT", help="only calls with this text in an argument, a name or an id (pending ones)"
     )

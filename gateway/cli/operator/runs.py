@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     )
     text = "result of the call for the model, which treats it as untrusted unless --trusted is given"
     p.add_argument("--result", metavar="TEXT", help=text)
-    p.add_argument("--trusted", action="store_true", help="the result contains no text of a stranger")
+    p.add_argument("--trusted", action="store_true", help="the result contains no text of third parties")
     p = add_asking(
         group,
         "cancel",

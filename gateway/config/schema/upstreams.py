@@ -87,7 +87,7 @@ class Health(Section):
     path: Annotated[str, ValueType(kind="path", parse=parse_prefix)] = Field(
         default="/models",
         description=(
-            "Path below the endpoint's URL, asked for with its key. An answer below 500 is a good one; 404, and 401, "
+            "Path below the endpoint's URL, requested with its key. An answer below 500 is a good one; 404, and 401, "
             "402 and 403 to the gateway's own key, are not while another endpoint answers well."
         ),
     )

@@ -92,7 +92,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             raise
         if (head.find_value(b"content-encoding") or b"identity").lower() != b"identity":
             call.close()
-            raise httpx2.ReadError("the server packed its answer, which it was not asked for")
+            raise httpx2.ReadError("the server compressed its answer although the request did not allow it")
         return HttpAnswer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
 
     @cached_property

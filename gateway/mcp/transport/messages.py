@@ -24,7 +24,7 @@ from gateway.mcp.transport.pending_requests import CANCELLED, ID_TOO_LONG, Reque
 #: The note on a refused message, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
 #: The note on a request whose answer came, and is not read.
-MAY_HAVE_RUN: Final = "what was asked may have been done all the same: do not repeat it unasked"
+MAY_HAVE_RUN: Final = "the request may have been carried out all the same: do not repeat it on your own"
 #: Of a definition, an error or a request of a server. A definition with a longer text is left out.
 TEXT_CHARS: Final = 1 << 20
 #: A result with one of these is of a call, or of what a resource or a prompt contains.

@@ -164,7 +164,7 @@ async def test_compressed_answer_is_refused() -> None:
     bomb = gzip.compress(b"x" * 100_000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
     async with answering(head + bomb) as url:
-        with pytest.raises(httpx2.ReadError, match="packed its answer"):
+        with pytest.raises(httpx2.ReadError, match="compressed its answer"):
             await asked(url)
 
 

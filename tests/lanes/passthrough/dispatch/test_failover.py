@@ -256,7 +256,7 @@ async def test_paused_endpoint_answers_429_only_after_an_upstream_429(status: in
         refused = await ask(up.gateway, chat())
         assert refused.status == status and error_of(refused)["code"] == code
         assert refused.list_values(b"retry-after") in ([b"20"], [b"19"]) and up.counts == [1]
-        assert status == 429 or "a asked for a pause" in error_of(refused)["message"]
+        assert status == 429 or "a requested a pause" in error_of(refused)["message"]
 
 
 async def test_drain_during_a_retry_pause_relays_the_answer_at_hand() -> None:
