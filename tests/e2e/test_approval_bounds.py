@@ -310,7 +310,7 @@ async def test_operator_configures_the_default_approval_delivery(tmp_path: Path,
     async with talking(asks(), asks(birth("Ed")), tools=ranch(tmp_path), approvals=approvals, keys=keys) as world:
         streamed = await world.stream(GO, headers=by("both"))
         assert [event["type"] for event in streamed.told] == ["approval.required"]
-        assert behind_question(streamed.text).startswith("Nobody has decided")
+        assert behind_question(streamed.text).startswith("No person has decided")
         answer = await world.chat("Another dog is born.", headers={**by("both"), "X-Context-Approvals": "turn"})
         assert answer.asks and "gateway approvals" not in answer.text
 

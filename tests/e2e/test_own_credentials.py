@@ -53,7 +53,7 @@ async def test_approving_end_user_does_not_lend_a_credential_to_the_run(tmp_path
         eve, zoe = (of(who, **{"X-Context-User": who}) for who in ("eve", "zoe"))
         first = await world.chat(GO, headers=eve)
         told = await world.chat(answering(first, line(*first.asks)), headers=zoe)
-        assert told.text.startswith("Approved. What comes of the run")
+        assert told.text.startswith("Approved. The result of the run")
         await world.run(first.asks[0]["run_id"], state="awaiting_client", **zoe)
         assert (await world.chat(GO, headers=eve)).text == "Di is here."
         own = ([b"Bearer of-eve"], [b"eves"])
