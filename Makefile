@@ -25,11 +25,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not prometheus and not mcp_servers and not servers and not wheel and not browser and not deploy
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not valkey and not prometheus and not mcp_servers and not servers and not wheel and not browser and not deploy
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_plugin_independence.py test_errors.py test_sentences.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-valkey test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
 	$(PY) -m pytest -m postgres $(addprefix tests/,cli deploy e2e judged plugins/stores/postgresql plugins/tools/execute_sql) $(ARGS)
+
+test-valkey: $(VENV)/.dev ## the tests that start a Valkey or Redis server (Debian: apt-get install valkey-server or redis-server)
+	$(PY) -m pytest -m valkey $(addprefix tests/,cli/doctor faults limits) $(ARGS)
 
 test-prometheus: $(VENV)/.dev ## a bad night that a real Prometheus watches, and the alerts (Debian: apt-get install prometheus)
 	$(PY) -m pytest -m prometheus tests/deploy $(ARGS)
@@ -136,6 +139,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(LOCK) -o requirements/base.txt
 	$(LOCK) --extra mcp --extra codings -o requirements/mcp.txt
 	$(LOCK) --extra postgres -o requirements/postgres.txt
+	$(LOCK) --extra valkey -o requirements/valkey.txt
 	$(LOCK) --extra mcp --extra codings --extra tracing -o requirements/tracing.txt
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra dev --extra clients -o requirements/clients.txt

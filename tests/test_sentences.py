@@ -36,6 +36,7 @@ LONGEST: Final = {
     "docs/keys.md": 25,
     "docs/life-of-a-request.md": 25,
     "docs/limits.md": 25,
+    "docs/scale.md": 25,
     "docs/mcp-server.md": 25,
     "docs/mcp.md": 25,
     "docs/operations.md": 25,

@@ -36,6 +36,8 @@ def describe_replicas(loaded: LoadedConfig, replicas: int) -> Iterator[str]:
         yield f"  connections {product}, of {limit} that the server has{_advise(needed + needed // replicas, limit)}"
     shares = shares_limits(settings)
     limits = "limits and budgets" if shares else "budgets"
+    if settings.limits.valkey is not None:
+        limits += " (in Valkey)"
     yield f"  shared      runs, approvals, responses, prompts, memories, keys, usage, {limits}"
     yield f"  apart       {', '.join(_list_apart(settings, replicas, shares=shares))}"
 

@@ -53,9 +53,11 @@ def merge_configs(new: LoadedConfig, *, old: LoadedConfig) -> LoadedConfig:
             log.warning("reload: %r changed, which needs a restart; the old value stays in use", name)
     if new.settings.metrics.enabled != old.settings.metrics.enabled:
         log.warning("reload: 'metrics.enabled' changed, which needs a restart; the old value stays in use")
-    if new.settings.limits.shared != old.settings.limits.shared:
-        log.warning("reload: 'limits.shared' changed, which needs a restart; the old value stays in use")
-    fixed["limits"] = new.settings.limits.model_copy(update={"shared": old.settings.limits.shared})
+    sharing = {name: getattr(old.settings.limits, name) for name in ("shared", "valkey")}
+    for name, value in sharing.items():
+        if getattr(new.settings.limits, name) != value:
+            log.warning("reload: 'limits.%s' changed, which needs a restart; the old value stays in use", name)
+    fixed["limits"] = new.settings.limits.model_copy(update=sharing)
     enabled = {"enabled": old.settings.metrics.enabled}
     fixed["metrics"] = new.settings.metrics.model_copy(update=enabled)
     fixed["mcp"] = _keep_old_mcp_endpoint(new.settings.mcp, old=old.settings.mcp)

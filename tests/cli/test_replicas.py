@@ -67,6 +67,8 @@ def test_parts_that_gateways_do_not_share_are_listed(capsys: pytest.CaptureFixtu
     assert "  connections 3 gateways x 2 workers x 3 = 18; the limit of the server is not known: PostgreSQL: " in text
     assert "  shared      runs, approvals, " in text and ", usage, limits and budgets\n" in text
     assert "  apart       MCP servers that it starts (local), caches, " in text
+    code, text = check(store, 3, capsys, more="limits: {valkey: 'valkey://127.0.0.1/0'}\n")
+    assert code == 0 and ", usage, limits and budgets (in Valkey)\n" in text
     code, text = check(store, 3, capsys, more="limits: {shared: false}\n")
     assert code == 0 and ", usage, budgets\n" in text
     assert "  apart       requests_per_minute (3 times the limit in all), MCP servers that it starts (local), " in text

@@ -20,6 +20,7 @@ CHART = DEPLOY / "helm" / "twolane"
 REPLICAS = yaml.safe_load(re.findall(r"```yaml\n(replicas:.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)[0])
 EVERYTHING = {
     "store": {"secretName": "store"},
+    "valkey": {"secretName": "valkey", "secretKey": "address"},
     "image": {"repository": "registry.example.com/twolane", "tag": "0.1.0@sha256:abc", "pullSecrets": ["registry"]},
     "autoscaling": {"enabled": True, "memory": 80},
     "ingress": {
@@ -50,6 +51,10 @@ REFUSED = {
     "autoscaling on a file": ({"autoscaling": {"enabled": True}}, "store.secretName: more than one replica needs"),
     "own address": ({"config": {"listen": "0.0.0.0:1"}}, "config.listen: the chart sets it"),
     "own drain": ({"config": {"limits": {"drain": "1s"}}}, "config.limits.drain: set drainSeconds"),
+    "own place of shares": (
+        {"config": {"limits": {"valkey": "valkey://a"}}},
+        "config.limits.valkey: set valkey.secretName",
+    ),
     "ingress without a name": ({"ingress": {"enabled": True}}, "ingress.host: the name by which clients reach the"),
     "unknown value": ({"replica": 2}, "additional properties 'replica' not allowed"),
     "wrong type": ({"drainSeconds": "30s"}, "got string, want integer"),
@@ -135,7 +140,8 @@ def test_gateway_accepts_the_configuration_of_the_chart(answer: dict[str, Any], 
     """Its addresses are the ports of the pod, and its drain fits into the time that Kubernetes gives a pod to stop."""
     file = tmp_path / "gateway.yaml"
     file.write_text(one(answer, case, "ConfigMap")["data"]["gateway.yaml"])
-    settings = load(file, environ={**ENVIRON, "GATEWAY_STORE": "postgresql://gateway@db/gateway"}, flags={}).settings
+    urls = {"GATEWAY_STORE": "postgresql://gateway@db/gateway", "GATEWAY_VALKEY": "valkey://valkey:6379/0"}
+    settings = load(file, environ={**ENVIRON, **urls}, flags={}).settings
     [container] = pod(answer, case)["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert settings.admin.listen is not None
@@ -150,7 +156,9 @@ def test_gateway_accepts_the_configuration_of_the_chart(answer: dict[str, Any], 
 def test_values_reach_the_configuration_as_they_are(answer: dict[str, Any]) -> None:
     """Large numbers, too; names of the Service, of the Ingress and of the operator are allowed hosts."""
     found = config_of(answer, "everything")
-    assert found["limits"] == {"connections": 1_000_000, "drain": "120s"}
+    assert found["limits"] == {"connections": 1_000_000, "drain": "120s", "valkey": "${GATEWAY_VALKEY}"}
+    variables = {one["name"]: one.get("valueFrom") for one in pod(answer, "everything")["containers"][0]["env"]}
+    assert variables["GATEWAY_VALKEY"] == {"secretKeyRef": {"name": "valkey", "key": "address"}}
     assert {"demo-twolane.prod.svc", "ai.example.com", "ai.internal"} <= set(found["allowed_hosts"])
     assert found["usage"] == {"enabled": True}
 

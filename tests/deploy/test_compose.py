@@ -36,6 +36,16 @@ def test_replicas_share_the_database_that_compose_starts() -> None:
     assert found == "postgresql://gateway:secret@postgres/gateway"
 
 
+def test_gateways_may_share_limits_in_the_valkey_server_of_the_profile() -> None:
+    """It starts only with the profile; the line that leads to it stands in the file as a comment."""
+    server = compose("compose.yaml")["valkey"]
+    assert server["profiles"] == ["valkey"] and "healthcheck" in server
+    [line] = re.findall(r"# (GATEWAY__LIMITS__VALKEY: .*)", (DEPLOY / "compose.yaml").read_text())
+    name, _, url = line.partition(": ")
+    found = settings(**{name: url}).limits.valkey
+    assert found is not None and found.reveal() == "valkey://valkey:6379/0"
+
+
 def test_image_compose_and_prometheus_use_the_same_port() -> None:
     """The port that is listened on is the one exposed, published, balanced and scraped."""
     port = settings().listen.port

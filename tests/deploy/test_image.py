@@ -62,9 +62,10 @@ def test_the_image_installs_pinned_wheels_and_leaves_no_installer() -> None:
 def test_image_extras_are_pinned_lists_that_fit_together() -> None:
     """Each adds to the base, in the versions that were tested, so that any of them can be combined."""
     [extras] = [rest for word, rest in dockerfile() if word == "ARG" and rest.startswith("EXTRAS=")]
-    assert extras == 'EXTRAS="mcp postgres"'
+    assert extras == 'EXTRAS="mcp postgres valkey"'
     base, tested = (pinned(REPOSITORY / f"requirements/{name}.txt") for name in ("base", "dev"))
-    for extra, brings in (("mcp", "mcp=="), ("postgres", "asyncpg=="), ("tracing", "opentelemetry-sdk==")):
+    brought = {"mcp": "mcp==", "postgres": "asyncpg==", "valkey": "valkey==", "tracing": "opentelemetry-sdk=="}
+    for extra, brings in brought.items():
         found = pinned(REPOSITORY / f"requirements/{extra}.txt")
         assert base <= found <= tested, extra
         assert any(line.startswith(brings) for line in found - base), extra

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from gateways import until
+from gateways import until, until_read
 
 from tests.support.fleet import GATEWAYS, TOKENS, fleet
+from tests.valkey_servers import valkey_server
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,30 @@ async def test_limit_is_kept_while_a_gateway_is_killed(tmp_path: Path) -> None:
         await killed.kill()
         statuses = await overload
         assert 20 <= made.upstream.count <= 60 and statuses.keys() == {0, 200, 429}, statuses
+
+
+@pytest.mark.valkey
+@pytest.mark.parametrize(("lane", "shares"), [("passthrough", (8, 1, 1)), ("context", (1, 1, 1))])
+async def test_limits_are_shared_in_valkey(lane: str, shares: Sequence[int], tmp_path: Path) -> None:
+    """As in a store, of which each gateway has its own here."""
+    with valkey_server() as server:
+        server.empty()
+        async with fleet(tmp_path, valkey=server.url, requests_per_minute=60) as made:
+            statuses = await made.exhaust(lane, 60, shares=shares)
+            assert made.upstream.count <= 60 and statuses.keys() == {200, 429}, statuses
+
+
+@pytest.mark.valkey
+async def test_limits_are_kept_while_valkey_is_away(tmp_path: Path) -> None:
+    """Gateways use their shares, then refuse. A server that comes back empty gives none of the rest at once."""
+    with valkey_server() as server:
+        server.empty()
+        async with fleet(tmp_path, valkey=server.url, requests_per_minute=60) as made:
+            await made.overload("passthrough", 15)
+            server.kill()
+            await until_read(lambda: made.overload("passthrough", 30), lambda statuses: statuses[503] > 0)
+            counted = made.upstream.count
+            assert counted <= 60
+            server.start()
+            statuses = await until_read(lambda: made.overload("passthrough", 30), lambda statuses: not statuses[503])
+            assert made.upstream.count <= 60 and statuses.keys() <= {200, 429}, statuses

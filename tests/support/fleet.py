@@ -84,11 +84,17 @@ class CountingUpstream:
 
 
 @asynccontextmanager
-async def fleet(folder: Path, *, workers: int = 1, store: str | None = None, **limits: float) -> AsyncIterator[Fleet]:
-    """`store`: one in which gateways share limits by themselves; else it is a file, where they are told to."""
+async def fleet(
+    folder: Path, *, workers: int = 1, store: str | None = None, valkey: str | None = None, **limits: float
+) -> AsyncIterator[Fleet]:
+    """`store`: one in which gateways share limits by themselves; else it is a file, where they are told to.
+
+    `valkey`: the server in which they share limits in its place.
+    """
     counting = CountingUpstream()
     prices = folder / "prices.yaml"
     prices.write_text("currency: USD\nprices: [{model: '*', input: 1, output: 1}]")
+    sharing = {"valkey": valkey} if valkey is not None else {"shared": True} if store is None else {}
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(FakeUpstream(counting.script))
         text = config(
@@ -96,7 +102,7 @@ async def fleet(folder: Path, *, workers: int = 1, store: str | None = None, **l
             upstream={"api_key": "sk-own"},
             keys=[{**key(KEY, "passthrough", "context"), "limits": limits}],
             usage={"enabled": True, "prices": str(prices)},
-            limits={"shared": True} if store is None else {},
+            limits=sharing,
             store=store or f"sqlite:///{folder / 'gateway.db'}",
             workers=workers,
         )

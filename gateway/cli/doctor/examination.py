@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from gateway.cli.doctor.confinement import examine_confinement
 from gateway.cli.doctor.findings import Finding
+from gateway.cli.doctor.limit_sharing import examine_limit_sharing
 from gateway.cli.doctor.machine import examine_machine
 from gateway.cli.doctor.services import examine_services
 from gateway.cli.doctor.upstreams import examine_upstreams
@@ -22,6 +23,8 @@ async def examine(loaded: LoadedConfig, *, timeout_s: float) -> AsyncIterator[Fi
         yield finding
     yield await examine_confinement()
     async for finding in examine_upstreams(loaded.settings, timeout_s=timeout_s):
+        yield finding
+    async for finding in examine_limit_sharing(loaded.settings):
         yield finding
     async for finding in examine_services(loaded.settings, timeout_s=timeout_s):
         yield finding

@@ -25,7 +25,7 @@ _SOON_S: Final = 14 * 86400.0
 _DAY_S: Final = 86400.0
 _ANSWER_S: Final = 2.0
 #: The libraries whose versions a report of a defect needs.
-_LIBRARIES: Final = ("aiohttp", "uvloop", "orjson", "pydantic", "mcp", "opentelemetry-sdk", "asyncpg")
+_LIBRARIES: Final = ("aiohttp", "uvloop", "orjson", "pydantic", "mcp", "opentelemetry-sdk", "asyncpg", "valkey")
 
 
 def examine_machine(loaded: LoadedConfig, *, now_s: float) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from gateway.config.values.secret import Secret
 
 SECRETS_WITH_FILES = (
     ("store",),
+    ("limits", "valkey"),
     ("upstreams", "*", "api_key"),
     ("upstreams", "*", "endpoints", "*", "api_key"),
     ("approvals", "notify", "*", "webhook"),

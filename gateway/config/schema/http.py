@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.addresses import ListenAddress, PathPrefix
-from gateway.config.values.scalars import Flag, Label, ShownName, build_count_type
+from gateway.config.values.addresses import ListenAddress, PathPrefix, ValkeyUrl
+from gateway.config.values.scalars import FilePath, Flag, Label, ShownName, build_count_type
 from gateway.config.values.units import Duration, DurationOrZero, build_size_type
 from gateway.features.limits.section import AllowanceSettings
 from gateway.jsontext.value_count import VALUES_LIMIT
@@ -89,9 +89,18 @@ class LimitsSettings(Section):
         default=None,
         description=(
             "Count the limits of keys, tenants, models and upstreams together with other gateways on the same `store`; "
-            "false: each gateway counts for itself; null: together, if it is a store for several machines."
+            "false: each gateway counts for itself; null: together, if it is a store for several machines, or with "
+            "`valkey`."
         ),
     )
+    valkey: ValkeyUrl | None = Field(
+        default=None,
+        description=(
+            "The Valkey or Redis server in which gateways share limits, in place of the `store`, such as "
+            "`valkey://HOST:6379/0`; it needs `twolane[valkey]`."
+        ),
+    )
+    valkey_file: FilePath | None = Field(default=None, description="File that holds `valkey`.")
     tenants: Mapping[ShownName, AllowanceSettings] = Field(
         default={}, description="Limits of tenants by name, over all their keys."
     )

@@ -20,6 +20,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
 _CREDENTIAL = re.compile(r"[\x21-\x7e]+\Z")
 _STORE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}://.")
+_VALKEY = re.compile(r"(?:valkeys?|rediss?)://[^/\s]+(?:/\d*)?(?:\?\S*)?\Z|unix://\S+\Z")
 HIGHEST_PORT = 65535
 # A credential in one of these would break the framing or the routing of the request.
 _NO_CREDENTIAL_IN = frozenset(
@@ -186,6 +187,10 @@ parse_header_value = _build_secret_parser(
 #: Parses the URL of a store. Its scheme is the name of a plugin.
 parse_store = _build_secret_parser(_STORE, "expected a URL whose scheme names a store, such as sqlite:///FILE")
 
+parse_valkey = _build_secret_parser(
+    _VALKEY, "expected a URL such as valkey://HOST:6379/0, or valkeys://USER:PASSWORD@HOST:6379/0 with TLS"
+)
+
 
 def parse_secret_url(value: object) -> Secret:
     secret = parse_secret(value)
@@ -206,3 +211,4 @@ Credential = Annotated[Secret, ValueType(kind="secret", parse=parse_credential, 
 HeaderValue = Annotated[Secret, ValueType(kind="secret", parse=parse_header_value, write=str)]
 SecretUrl = Annotated[Secret, ValueType(kind="secret http(s) URL", parse=parse_secret_url, write=str)]
 StoreUrl = Annotated[Secret, ValueType(kind="secret database URL", parse=parse_store, write=str)]
+ValkeyUrl = Annotated[Secret, ValueType(kind="secret Valkey URL", parse=parse_valkey, write=str)]

@@ -1,5 +1,6 @@
-"""The check of limits that could not be counted, or would not hold where their operator expects it."""
+"""The check of limits that could not be counted or shared, or would not hold where their operator expects it."""
 
+import importlib.util
 from collections.abc import Iterator
 
 from gateway.config.document import Document
@@ -13,6 +14,7 @@ from gateway.features.usage.section_prices import load_prices
 
 def check_limits(document: Document) -> None:
     """Report budgets without usage or prices; warn of limits of models that passthrough does not see."""
+    _check_valkey(document)
     records = document.get("usage", "enabled") is True
     for path in _list_budgets(document):
         if not records:
@@ -29,6 +31,17 @@ def check_limits(document: Document) -> None:
             document.complain(
                 path, f"is a name of usage that many models share: write it as {quote_word(other)}", key=True
             )
+
+
+def _check_valkey(document: Document) -> None:
+    """Report a place of shares that is not used, or has no client."""
+    path = "limits", "valkey"
+    if document.get(*path) is None:
+        return
+    if document.get("limits", "shared") is False:
+        document.complain(path, "is where gateways share limits, and limits.shared is false: remove one", key=True)
+    elif importlib.util.find_spec("valkey") is None:
+        document.complain(path, "needs a client of Valkey: pip install 'twolane[valkey]'", key=True)
 
 
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:

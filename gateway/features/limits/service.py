@@ -38,7 +38,7 @@ class LimitService(FeatureService):
         self._catch_up = usage.batch.read
         self.meters = _get_meters(needs)
         self.budgets = Budgets(lambda: usage.ledger.prices.currency, guess=partial(estimate_token_cost, usage.ledger))
-        self._sharing = LimitSharing(needs.store, self.meters, self.budgets, clock=needs.clock)
+        self._sharing = LimitSharing(needs.settings(), needs.store, self.meters, self.budgets, clock=needs.clock)
         usage.ledger.storing = self.meters.mark_used_until_now
         self._reader = BudgetReader(
             needs.store,

@@ -19,6 +19,8 @@ def test_request_limit_defaults_match_the_contract() -> None:
         "keepalive": 75.0,
         "drain": 30.0,
         "shared": None,
+        "valkey": None,
+        "valkey_file": None,
         "tenants": {},
         "models": {},
     }

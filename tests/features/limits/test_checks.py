@@ -30,6 +30,22 @@ def test_a_budget_needs_usage(figure: str, place: str) -> None:
         warnings(place % figure)
 
 
+def test_a_valkey_server_is_for_limits_that_are_shared() -> None:
+    assert not warnings("limits: {valkey: 'valkeys://user:secret@cache:6379/1'}")
+    with pytest.raises(
+        ConfigError, match=r"limits\.valkey: is where gateways share limits, and limits\.shared is false"
+    ):
+        warnings("limits: {valkey: 'valkey://cache', shared: false}")
+    with pytest.raises(ConfigError, match=r"limits\.valkey: expected a URL such as valkey://HOST:6379/0"):
+        warnings("limits: {valkey: 'http://cache'}")
+
+
+def test_a_valkey_server_needs_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs a client of Valkey: pip install 'twolane\[valkey\]'"):
+        warnings("limits: {valkey: 'valkey://cache'}")
+
+
 def test_a_budget_of_costs_needs_prices() -> None:
     with pytest.raises(ConfigError, match=r"limits.models.gpt-\*.cost_per_day: is counted by prices"):
         warnings("usage: {enabled: true}\nlimits: {models: {'gpt-*': {cost_per_day: 5, tokens_per_day: 5}}}")

@@ -1,6 +1,8 @@
 """Limits that gateways share: when they are shared, and that both lanes wait for them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from functional.several import CHAT
@@ -26,6 +28,19 @@ def test_gateways_on_sqlite_share_limits_where_the_configuration_says_so(shared:
     """A store of one machine is seldom that of several gateways."""
     settings = Settings.model_validate({"limits": {"shared": shared}})
     assert shares_limits(settings) is found
+
+
+def test_a_valkey_server_is_there_to_share_limits() -> None:
+    """Also with SQLite, where gateways share none by default."""
+    settings = Settings.model_validate({"limits": {"valkey": "valkey://127.0.0.1:6379/0"}})
+    assert shares_limits(settings) is True
+
+
+def test_client_of_valkey_is_loaded_only_where_it_is_configured() -> None:
+    """A gateway without such a server does without the library."""
+    code = "import gateway.features.limits.service, sys; print('valkey' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def shared_config(upstream: FakeUpstream, **own: object) -> dict[str, object]:

@@ -32,6 +32,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if hasKey (.Values.config.limits | default dict) "drain" -}}
 {{- fail "config.limits.drain: set drainSeconds, from which the grace period of the pod follows, too" -}}
 {{- end -}}
+{{- if hasKey (.Values.config.limits | default dict) "valkey" -}}
+{{- fail "config.limits.valkey: set valkey.secretName, as the URL may hold a password" -}}
+{{- end -}}
 {{- if and (include "twolane.hasReplicas" .) (not .Values.store.secretName) -}}
 {{- fail "store.secretName: more than one replica needs a PostgreSQL store, as an SQLite file belongs to one gateway" -}}
 {{- end -}}
@@ -39,6 +42,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.ingress.host -}}{{- $hosts = append $hosts .Values.ingress.host -}}{{- end -}}
 {{- $hosts = concat $hosts (.Values.config.allowed_hosts | default list) | uniq -}}
 {{- $store := ternary "${GATEWAY_STORE}" "sqlite:////var/lib/gateway/gateway.db" (ne .Values.store.secretName "") -}}
-{{- $own := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8081") "allowed_hosts" $hosts "store" $store "limits" (dict "drain" (printf "%ds" (int .Values.drainSeconds))) -}}
+{{- $limits := dict "drain" (printf "%ds" (int .Values.drainSeconds)) -}}
+{{- if .Values.valkey.secretName -}}{{- $_ := set $limits "valkey" "${GATEWAY_VALKEY}" -}}{{- end -}}
+{{- $own := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8081") "allowed_hosts" $hosts "store" $store "limits" $limits -}}
 {{- mergeOverwrite (deepCopy .Values.config) $own | toPrettyJson -}}
 {{- end -}}
