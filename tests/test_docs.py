@@ -43,7 +43,7 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
     """docs/operations.md names each family of a gateway in use, and no family that is not there."""
     documented = dict(re.findall(r"^\| `(gateway_\w+)(?:\{([\w,]+)\})?`", _operations(), re.MULTILINE))
     settings = {
-        "mcp": {"servers": {"off": {"command": "off", "enabled": False}}},
+        "mcp": {"servers": {"off": {"command": "off", "run": "one", "enabled": False}}},
         "limits": {"shared": True, "tenants": {"team": {"concurrent": 1}}},
     }
     async with LocalGateway(settings) as gateway, connect(gateway.host, gateway.port) as client:

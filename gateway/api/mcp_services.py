@@ -59,7 +59,10 @@ class WorkerServiceView(View, frozen=True):
 
 
 class ServiceView(View, frozen=True, kw_only=True):
-    """A service (an MCP server), in the worst state of all workers. `settings` have no secrets."""
+    """A service (an MCP server), in the worst state of all workers. `settings` have no secrets.
+
+    `runs_at` is the address of the worker that runs a server with `run: one`, as far as it is known.
+    """
 
     name: str
     object: Literal["mcp.service"] = "mcp.service"
@@ -71,6 +74,7 @@ class ServiceView(View, frozen=True, kw_only=True):
     transport: Literal["stdio", "http"]
     protocol: str | None
     restarts: int
+    runs_at: str | None
     skipped_lines: int
     stopped: bool
     description: str

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gateway.cli.commands import CommandError
 from gateway.config import LoadedConfig, Settings
+from gateway.config.values.addresses import Address
 from gateway.contracts.storage.store import ServerAddress, StoreError
 from gateway.features.limits.service_sharing import shares_limits
 from gateway.registry.stores import get_store_address
@@ -38,8 +39,24 @@ def describe_replicas(loaded: LoadedConfig, replicas: int) -> Iterator[str]:
     limits = "limits and budgets" if shares else "budgets"
     if settings.limits.valkey is not None:
         limits += " (in Valkey)"
-    yield f"  shared      runs, approvals, responses, prompts, memories, keys, usage, {limits}"
+    once = [name for name, server in settings.mcp.servers.items() if server.enabled and server.run == "one"]
+    further = [
+        *(["MCP sessions"] if settings.mcp.serve else []),
+        *([f"MCP servers ({', '.join(once)})"] if once else []),
+    ]
+    yield f"  shared      {', '.join(['runs, approvals, responses, prompts, memories, keys, usage', limits, *further])}"
+    if further:
+        yield f"  replicas    {_describe_port(settings)}"
     yield f"  apart       {', '.join(_list_apart(settings, replicas, shares=shares))}"
+
+
+def _describe_port(settings: Settings) -> str:
+    """Return where the gateways reach each other, for sessions and servers that one of them has."""
+    listen = settings.replicas.listen or Address(settings.listen.host, 0)
+    port = str(listen.port) if listen.port else "any free port"
+    if listen.is_loopback:
+        return f"{listen.host}, {port}: other machines cannot reach it, so set `replicas.listen`"
+    return f"{settings.replicas.address or listen.host}, {port}: only gateways need to reach it"
 
 
 def _advise(while_replaced: int, limit: int) -> str:
@@ -51,8 +68,9 @@ def _list_apart(settings: Settings, replicas: int, *, shares: bool) -> Iterator[
     """Yield the parts of the configuration that each gateway has for itself."""
     if not shares and (names := [name for name in _COUNTED_ALONE if _has_limit(settings, name)]):
         yield f"{', '.join(names)} ({replicas} times the limit in all)"
-    if programs := [name for name, server in settings.mcp.servers.items() if server.enabled and server.command]:
-        yield f"MCP servers that it starts ({', '.join(programs)})"
+    programs = {name: server.run for name, server in settings.mcp.servers.items() if server.enabled and server.command}
+    if for_each := [name for name, run in programs.items() if run == "each"]:
+        yield f"MCP servers that it starts ({', '.join(for_each)})"
     yield "caches"
     yield "what it knows of upstreams (breakers, health)"
 

@@ -28,7 +28,7 @@ _MOST_NAMES_SHOWN = 12
 # How other programs turn a server off, beside `enabled: false`, which is ours as well.
 _OFF: Mapping[str, bool] = {"disabled": True, "isActive": False}
 # What belongs to one of the two kinds of MCP servers.
-_OF_COMMANDS, _OF_URLS = ("args", "env", "cwd"), ("headers", "oauth", "private_networks")
+_OF_COMMANDS, _OF_URLS = ("args", "env", "cwd", "run"), ("headers", "oauth", "private_networks")
 
 
 def check(document: Document) -> None:

@@ -18,7 +18,7 @@ from gateway.config.schema.settings import Settings
 log = logging.getLogger("gateway")
 
 #: Sections that a reload cannot change.
-_FIXED = ("listen", "workers", "admin", "store", "tracing")
+_FIXED = ("listen", "workers", "admin", "replicas", "store", "tracing")
 #: Values that close something. A reload may change them, and drop whole tools, servers, keys and upstreams. The
 #: remaining ones keep their guards, unless the file sets other values.
 _GUARDS: Sequence[KeyPath] = (

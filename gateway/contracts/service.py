@@ -10,7 +10,11 @@ from gateway.contracts.tools import ServiceSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """The status of a service, for its operator. `error` describes the last failure."""
+    """The status of a service, for its operator. `error` describes the last failure.
+
+    A service that runs once for all gateways has `runs_at`, the address of the worker that runs it as far as that is
+    known. `is_here`: this worker runs it.
+    """
 
     state: ServiceState
     since_s: float  # Unix time
@@ -19,6 +23,8 @@ class ServiceStatus:
     protocol: str | None = None  # the version that was agreed on
     implementation: str | None = None  # name and version, as the server reports them
     restarts: int = 0  # by itself, since it was started
+    runs_at: str | None = None
+    is_here: bool = True
     skipped_lines: int = 0  # on standard output, other than messages
     stderr: tuple[str, ...] = ()  # the last lines
 

@@ -12,7 +12,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
@@ -81,6 +81,35 @@ class ServerConnection(Protocol):
         ...
 
 
+class ServerLink(ServerConnection, Protocol):
+    """A connection with the methods that the owner of a server needs, whatever carries it."""
+
+    #: Is set once its tools may have changed, or it is gone.
+    stirred: asyncio.Event
+
+    @property
+    def protocol(self) -> str: ...
+
+    @property
+    def implementation(self) -> str | None: ...
+
+    async def list_tools(self) -> tuple[list[Any], list[str]]:
+        """Return the entries of `tools/list` as the server wrote them, and the problems."""
+        ...
+
+    def offers(self, kind: str) -> bool:
+        """Return whether the server declares this kind of things: `prompts` or `resources`."""
+        ...
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Return the result of a request about prompts or resources. Raises LostError and AnsweredError."""
+        ...
+
+
+#: Opens a link over a channel: (channel, probe_s=seconds or None).
+OpenLink: TypeAlias = Callable[..., AbstractAsyncContextManager[ServerLink]]
+
+
 class ServerCalls:
     """The calls of one server's tools. `line` returns the present connection; `next_line` waits for one.
 
@@ -145,7 +174,7 @@ class ServerCalls:
                 return result, ""
             return (_with_note(result) if self._may_have_run(tool, result.content) else result), "tool_error"
         except TimeoutError:
-            self._begin_check()
+            self.check_alive()
             then = "Say so, and go on without it." if self._is_idempotent(tool) else _UNKNOWN
             text = (
                 f"the tool {tool!r} of the service {service!r} did not answer within {patience.was_s:g} s and was "
@@ -172,7 +201,7 @@ class ServerCalls:
             result = ToolResult(text, ok=False)
             return (_with_note(result) if self._may_have_run(tool, said) else result), "answered_error"
 
-    def _begin_check(self) -> None:
+    def check_alive(self) -> None:
         """Begin to ping a stdio server; over HTTP, one ping proves nothing about other requests."""
         if self._server.transport == "stdio" and self._check is None and (line := self._line()) is not None:
             self._check = asyncio.create_task(self._check_server_alive(line))

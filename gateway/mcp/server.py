@@ -101,6 +101,11 @@ class ManagedServer:
         """Return whether a tool needs approval until its name is accepted, whatever its definition."""
         return self.wanted.server is not None and self.wanted.server.pin == "names"
 
+    @property
+    def runs_once(self) -> bool:
+        """Return whether one worker of all gateways runs the server."""
+        return self.wanted.server is not None and self.wanted.server.run == "one"
+
     async def wait_until_applied(self) -> None:
         """Wait until the desired state is applied: the service is stopped, or its start has begun."""
         if self._task is not None:

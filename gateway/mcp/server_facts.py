@@ -66,6 +66,9 @@ class Config(BaseModel):
     )
     start_timeout: Seconds = Field(default=10.0, description="Longest wait until it is ready for calls.")
     requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    run: Literal["each", "one"] = Field(
+        default="each", description="Each worker runs the program, or one worker of all gateways on the store."
+    )
     pin: Literal["definitions", "names", "none"] = Field(
         default="definitions", description="What of its tools must stay as it was accepted."
     )
@@ -75,6 +78,8 @@ class Config(BaseModel):
     def _check_one_transport(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("expected either command or url")
+        if self.run == "one" and self.command is None:
+            raise ValueError("`run: one` is for servers with a command")
         return self
 
     @property

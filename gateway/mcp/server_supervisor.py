@@ -30,6 +30,10 @@ next attempt leaves the probe out (`_probe`), and if that fails too, the one aft
 Reasons. The first reason that the channel reports (`_why`) is the cause; later ones are consequences. An exit code
 explains more than either. The program's last line on standard error is added, because it is mostly the real cause.
 
+A server that runs once for all gateways has a `Placement`. Where it runs at another worker, `_run_elsewhere` takes the
+place of `_run_connection`, and `_link` is a connection to that worker. Where it runs here, the connection ends as soon
+as the lease is another worker's, and `_get_connection` returns none while the lease is not certain.
+
 Dangers.
 - Two cancellations. A second one would break off the closing that the first one started, and leave a process behind.
   So `stop` makes one task (`_ending`) for all callers and shields it.
@@ -41,33 +45,34 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 from gateway.aio.cooperative import run_cooperatively
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.service import ServiceStatus
-from gateway.contracts.storage.store import Json, ServiceState
+from gateway.contracts.storage.store import Json, ServiceState, StoreError
 from gateway.contracts.tools import ToolResult
 from gateway.contracts.tracing.context import ToolTrace
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.calls import AnsweredError, LostError, ServerCalls, Told
+from gateway.mcp.calls import AnsweredError, LostError, OpenLink, ServerCalls, ServerLink, Told
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
+from gateway.mcp.placement import Placement
+from gateway.mcp.remote_connection import RemoteChannel, RemoteConnection, open_remote_connection
 from gateway.mcp.sdk_import import IMPORTING, MISSING_SDK, silence_loggers
 from gateway.mcp.server_facts import SESSION_ENDED, Channel, Config, MakeChannel
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.transport.start_limit import Starts, get_worker_starts
 
-if TYPE_CHECKING:
-    from gateway.mcp.connection import McpConnection
-
-    OpenLink = Callable[..., AbstractAsyncContextManager[McpConnection]]
-
 log = logging.getLogger("gateway")
 
 _ENDED = "its connection ended"
+#: The reason for the end of a connection to a server that another worker runs from now on.
+_MOVED = "another gateway runs it now"
+#: A server that cannot be reached at the worker that runs it is tried so often, until another worker runs it.
+_ELSEWHERE_S: Final = 1.0
 # The shortest time between two listings of a server that reports changes all the time.
 _BETWEEN_LISTINGS_S = 0.2
 _PROBE_S = 3.0
@@ -100,11 +105,13 @@ class _OperatorStatus:
 class _Open:
     """The connection to a server, and why it ended."""
 
-    __slots__ = ("channel", "link", "up_s", "why")
+    __slots__ = ("channel", "link", "listing", "probe", "up_s", "why")
 
     def __init__(self) -> None:
-        self.channel: Channel | None = None
-        self.link: McpConnection | None = None  # while calls may use it
+        self.channel: Channel | RemoteChannel | None = None
+        self.link: ServerLink | None = None  # while calls may use it
+        self.listing: tuple[list[Any], list[str]] = [], []  # for other workers that use it
+        self.probe = True  # the next connection asks for the newer era first
         self.up_s: float | None = None  # since when
         self.why: str | None = None
 
@@ -122,11 +129,12 @@ class ServerSupervisor:
         clock: Clock,
         backoff: Backoff | None = None,
         starts: Starts | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        """Set what a server needs. `starts` are by default this worker's."""
+        """Set what a server needs. `starts` are by default this worker's. `placement`: it runs once for all."""
         self._server = server
         self._make_channel = channel
-        self._tell = changed
+        self._watchers = [changed]
         self._meter = OperationMetrics(server, counters=counters, clock=clock)
         self._clock = clock
         self._backoff = backoff or Backoff()
@@ -135,7 +143,7 @@ class ServerSupervisor:
         self._ending: asyncio.Task[None] | None = None
         self._open = _Open()
         self._linked = asyncio.Event()
-        self._probe = True  # the next connection asks for the newer era first
+        self._placement = placement
         self._seen = _OperatorStatus(since_s=clock.time())
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
         self._calls = ServerCalls(
@@ -164,6 +172,8 @@ class ServerSupervisor:
             protocol=self._seen.protocol,
             implementation=self._seen.implementation,
             restarts=self._seen.restarts,
+            runs_at=None if self._placement is None else self._placement.address,
+            is_here=self._placement is None or self._placement.worker is None,
             skipped_lines=channel.skipped_lines if channel is not None else 0,
             stderr=tuple(channel.stderr) if channel is not None else (),
         )
@@ -216,10 +226,34 @@ class ServerSupervisor:
             operation.error_type = ""
             return result
 
+    def find_local_link(self) -> ServerLink | None:
+        """Return the connection to the server if it runs here; None: it does not."""
+        link = self._get_connection()
+        return None if isinstance(link, RemoteConnection) else link
+
+    def list_raw_tools(self) -> tuple[list[Any], list[str]]:
+        """Return the last listing as the server wrote it, and the problems."""
+        return self._open.listing
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` after each change, and return what ends that."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
+
+    def check_alive(self) -> None:
+        """Begin to check whether a program lives, which ends one that does not answer."""
+        self._calls.check_alive()
+
+    def _tell(self) -> None:
+        for changed in tuple(self._watchers):
+            changed()
+
     async def _stop_owner(self, owner: asyncio.Task[None]) -> None:
         # Once: a second cancellation would break off the closing that the first one brings about.
         owner.cancel()
         await asyncio.wait({owner})
+        if self._placement is not None:
+            await self._placement.release()
         self._owner = self._ending = None
         self._set_state("stopped")
 
@@ -232,11 +266,7 @@ class ServerSupervisor:
             return
         while True:
             self._open.up_s = None
-            if self._server.transport == "stdio":
-                async with (self._starts or get_worker_starts()).place() as ready:
-                    error = await self._run_connection(open_link, ready)
-            else:
-                error = await self._run_connection(open_link, _do_nothing)
+            error = await (self._run_here(open_link) if self._placement is None else self._run_placed(open_link))
             if self._ending is not None:
                 return
             self._set_state("error", error)
@@ -244,6 +274,69 @@ class ServerSupervisor:
             await asyncio.sleep(self._get_restart_wait_s())
             self._seen.restarts += 1
             self._set_state("starting", error)
+
+    async def _run_here(self, open_link: OpenLink) -> str:
+        """Open a connection and follow it to its end; return why it ended. Of programs, few start at a time."""
+        if self._server.transport != "stdio":
+            return await self._run_connection(open_link, _do_nothing)
+        async with (self._starts or get_worker_starts()).place() as ready:
+            return await self._run_connection(open_link, ready)
+
+    async def _run_placed(self, open_link: OpenLink) -> str:
+        """Run the server here as long as this worker is to, or use it at another worker until that moves it here.
+
+        Return why it ended here.
+        """
+        assert self._placement is not None
+        while True:
+            try:
+                worker = await self._placement.choose()
+            except (StoreError, OSError) as failure:
+                return f"where it runs cannot be decided: {failure}"[:_MAX_ERROR]
+            if worker is not None:
+                error = await self._run_elsewhere(self._placement, worker)
+                self._open.up_s = None
+                self._set_state("starting", error)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._placement.wait_until_moved(worker), _ELSEWHERE_S)
+                continue
+            moving = asyncio.create_task(self._end_when_moved(self._placement))
+            try:
+                error = await self._run_here(open_link)
+            finally:
+                moving.cancel()
+                await asyncio.wait({moving})
+            if self._open.why != _MOVED:
+                return error
+            log.warning("service %r: %s", self._server.name, _MOVED)
+
+    async def _run_elsewhere(self, placement: Placement, worker: str) -> str:
+        """Use the server at another worker until it ends there; return why it did."""
+        self._open.why, self._open.channel = None, RemoteChannel()
+        try:
+            async with (
+                asyncio.timeout(self._server.start_timeout) as start,
+                open_remote_connection(placement, worker) as connection,
+            ):
+                await self._list_tools(connection)
+                start.reschedule(None)
+                self._note_linked(connection)
+                await self._follow_connection(connection)
+            return f"it ended at the gateway {placement.address}"
+        except (LostError, AnsweredError, TimeoutError) as error:
+            return f"it cannot be used at the gateway {placement.address}: {error or 'no answer'}"[:_MAX_ERROR]
+        finally:
+            self._open.link = None
+
+    async def _end_when_moved(self, placement: Placement) -> None:
+        """End the connection once another worker is to run the server."""
+        await placement.wait_until_moved(None)
+        self._note_lost(_MOVED)
+        while True:  # a start may be under way, whose connection ends as soon as it is there
+            if self._open.link is not None:
+                self._open.link.end()
+            await self._linked.wait()
+            self._linked.clear()
 
     def _get_restart_wait_s(self) -> float:
         """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
@@ -255,12 +348,12 @@ class ServerSupervisor:
             else self._backoff.choose_wait_s(up_s=self._clock.monotonic() - self._open.up_s)
         )
 
-    async def _run_connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
+    async def _run_connection(self, open_link: OpenLink, ready: Callable[[], None]) -> str:
         """Open a connection and follow it to its end; return why it ended. `ready` is called once calls may use it."""
         self._open.why = None
         channel = self._open.channel = self._make_channel(self._note_lost)
         # Servers of the older era may leave a method that they do not know unanswered.
-        probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._probe else None
+        probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._open.probe else None
         start = asyncio.timeout(self._server.start_timeout)
         late = asyncio.get_running_loop().call_later(self._server.start_timeout, self._report_late_start, channel)
         try:
@@ -282,8 +375,8 @@ class ServerSupervisor:
         """Return the text for a failure, and decide whether the next connection probes for the newer era."""
         if self._open.up_s is None:
             # Some programs end themselves when they are asked for an era that they do not know.
-            hurt = self._probe and self._server.transport == "stdio" and isinstance(failure, LostError)
-            self._probe = not hurt
+            hurt = self._open.probe and self._server.transport == "stdio" and isinstance(failure, LostError)
+            self._open.probe = not hurt
         match failure:
             case TimeoutError():
                 return self._describe_late_start(channel)
@@ -294,18 +387,20 @@ class ServerSupervisor:
         log.error("service %r", self._server.name, exc_info=failure)
         return f"{type(failure).__name__}: {failure}".partition("\n")[0]
 
-    async def _list_tools(self, connection: "McpConnection") -> None:
+    async def _list_tools(self, connection: ServerLink) -> None:
         """Read the server's tools, and keep their checked definitions; log those left out."""
         with self._meter.operation("tools/list") as operation:
             operation.error_type = "failed"
             listed, problems = await connection.list_tools()
             operation.error_type = ""
+        if self._placement is not None:
+            self._open.listing = listed, problems
         definitions = await run_cooperatively(read_definitions(listed))
         self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
         for problem in self.definitions.left_out[:_MOST_LOGGED]:
             log.warning("service %r: %s", self._server.name, problem)
 
-    async def _follow_connection(self, connection: "McpConnection") -> None:
+    async def _follow_connection(self, connection: ServerLink) -> None:
         """Follow a connection until it is gone, and list its tools again when they change."""
         backoff = Backoff()
         while not connection.closed_future.done():
@@ -346,7 +441,7 @@ class ServerSupervisor:
         """Return the problems of a running server as text for its operator, or None."""
         return "; ".join(self.definitions.left_out)[:_MAX_ERROR] or None
 
-    def _note_linked(self, connection: "McpConnection") -> None:
+    def _note_linked(self, connection: ServerLink) -> None:
         self._open.link, self._seen.protocol, self._open.up_s = connection, connection.protocol, self._clock.monotonic()
         self._seen.implementation = connection.implementation
         self._set_state("running", self._describe_problems())
@@ -356,11 +451,14 @@ class ServerSupervisor:
         self._seen.state, self._seen.error, self._seen.since_s = state, error, self._clock.time()
         self._tell()
 
-    def _get_connection(self) -> "McpConnection | None":
+    def _get_connection(self) -> ServerLink | None:
         connection = self._open.link
-        return None if connection is None or connection.closed_future.done() else connection
+        if connection is None or connection.closed_future.done():
+            return None
+        is_certain = self._placement is None or isinstance(connection, RemoteConnection) or self._placement.is_here
+        return connection if is_certain else None
 
-    async def _wait_for_connection(self) -> "McpConnection":
+    async def _wait_for_connection(self) -> ServerLink:
         while (line := self._get_connection()) is None:
             self._linked.clear()
             await self._linked.wait()
@@ -371,7 +469,7 @@ def _do_nothing() -> None:
     """Do nothing: no program holds a place."""
 
 
-def _load() -> "OpenLink":
+def _load() -> OpenLink:
     """Import the SDK. It takes a second or two, so call it outside of the event loop."""
     with IMPORTING:
         from gateway.mcp.connection import open_connection

@@ -45,6 +45,10 @@ RECORDED_CHARS, _AT_ONCE = 4 << 20, 20
 _STATES: Final[tuple[ServiceState, ...]] = ("error", "stopped", "starting", "running")
 #: Beyond so many services all share one series, `other`.
 _LABELS, _OTHER = 32, "other"
+_GAUGES: Final = (
+    ("gateway_mcp_server_up", "Whether an MCP server runs"),
+    ("gateway_mcp_server_here", "Whether an MCP server that runs once for all gateways runs here"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +231,18 @@ class McpServers:
             await server.wait_until_applied()
 
     def collect_families(self) -> Iterator[Metric]:
-        """Yield the metric of the services that run here."""
-        family = GaugeMetricFamily("gateway_mcp_server_up", "Whether an MCP server runs", labels=["server"])
-        values: dict[str, int] = {}
+        """Yield the metrics of the services: whether each runs, and whether one that runs once does so here."""
+        up, here = (GaugeMetricFamily(name, text, labels=["server"]) for name, text in _GAUGES)
+        runs: dict[str, int] = {}
         for i, (name, server) in enumerate(self._members.items()):
-            label = name if i < _LABELS else _OTHER
-            values[label] = min(values.get(label, 1), int(server.service.get_condition().state == "running"))
-        for label, value in values.items():
-            family.add_metric([label], value)
-        if values:
-            yield family
+            label, get_condition = name if i < _LABELS else _OTHER, server.service.get_condition()
+            is_running = get_condition.state == "running"
+            runs[label] = min(runs.get(label, 1), int(is_running))
+            if server.runs_once and i < _LABELS:
+                here.add_metric([label], int(is_running and get_condition.is_here))
+        for label, value in runs.items():
+            up.add_metric([label], value)
+        yield from (family for family in (up, here) if family.samples)
 
     async def close(self) -> None:
         """Close all services, and return once nothing of them runs any more. Idempotent."""

@@ -7,6 +7,7 @@
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Host, Plugin
@@ -21,10 +22,19 @@ from gateway.mcp.definitions import (
     find_output_problem,
     hash_name,
 )
+from gateway.mcp.placement import ServerPlaces
 from gateway.mcp.sdk_import import MISSING_SDK
 from gateway.mcp.server_facts import Channel, Config, MakeChannel, ServerEndpoint
 from gateway.mcp.server_supervisor import ServerSupervisor
 from gateway.mcp.transport.process import Program
+
+
+@runtime_checkable
+class PlacingHost(Protocol):
+    """A host whose servers may run once for all gateways."""
+
+    @property
+    def places(self) -> ServerPlaces | None: ...
 
 
 class McpService:
@@ -32,12 +42,20 @@ class McpService:
 
     def __init__(self, server: Config, make_channel: MakeChannel, host: Host) -> None:
         self._server = server
+        self._places = host.places if isinstance(host, PlacingHost) and server.run == "one" else None
+        placement = None if self._places is None else self._places.place(server)
+        self._lease = "" if placement is None else placement.name
         self._watchers: list[Callable[[], None]] = []
         self._pins: Mapping[str, str] = {}
         self._shown: tuple[tuple[object, ...], Service] | None = None
         self._specs: tuple[Definitions | None, dict[str, ToolSpec]] = None, {}
         self._session = ServerSupervisor(
-            server, make_channel, changed=self._notify_watchers, counters=host.counters, clock=host.clock
+            server,
+            make_channel,
+            changed=self._notify_watchers,
+            counters=host.counters,
+            clock=host.clock,
+            placement=placement,
         )
 
     def __repr__(self) -> str:
@@ -91,8 +109,12 @@ class McpService:
     def start(self) -> None:
         if self._server.enabled:
             self._session.start()
+            if self._places is not None:
+                self._places.serve(self._lease, self._session)
 
     async def stop(self) -> None:
+        if self._places is not None:
+            self._places.withdraw(self._lease, self._session)
         await self._session.stop()
 
     def get_condition(self) -> ServiceStatus:

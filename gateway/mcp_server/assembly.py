@@ -1,6 +1,7 @@
 """The object graph of the endpoint for MCP clients. It imports the SDK, so `opening` imports it where it is needed."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from mcp_types import ReadResourceRequestParams
@@ -53,7 +54,8 @@ def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
     async def read_resource(ctx: Any, params: ReadResourceRequestParams) -> Json:
         return await offers.read(str(params.uri), tools.get_access_filter(get_client_request(ctx)))
 
-    server = build_server(
+    build = partial(build_server, counters=needs.counters, clock=needs.clock, tracer=needs.tracer, secret=secret)
+    server = build(
         tools=tools.list_definitions,
         schema=tools.find_schema,
         call=tools.call,
@@ -63,15 +65,12 @@ def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
         templates=lambda ctx: offers.list_templates(tools.get_access_filter(get_client_request(ctx))),
         read_resource=read_resource,
         changes=changes,
-        secret=secret,
-        counters=needs.counters,
-        clock=needs.clock,
-        tracer=needs.tracer,
     )
     return McpEndpoint(
         server,
         path=serve().path,
-        sessions=sessions.most if settings().workers == 1 else 0,  # another worker would not know them
+        # Another worker would neither know them nor find their worker.
+        sessions=sessions.most if settings().workers == 1 or needs.replicas.is_possible else 0,
         idle_s=sessions.idle,
         identify=needs.identify,
         challenge=needs.challenge,
@@ -80,6 +79,8 @@ def build_endpoint(needs: DoorNeeds, secret: bytes) -> McpEndpoint:
         calling=calling,
         changes=changes,
         unread=unread,
+        replicas=needs.replicas,
+        counters=needs.counters,
     )
 
 

@@ -8,6 +8,7 @@ in chunks.
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -36,6 +37,9 @@ _ACCEPT: Final = b"accept"
 #: The SDK answers no client that does not read both.
 _BOTH: Final = b"application/json, text/event-stream"
 
+#: Results that other workers pass on, and have not yet reported as received; beyond that the oldest stay owed.
+_MOST_UNCONFIRMED: Final = 1000
+
 #: More than that of an answer is written in pieces, each once the client has read most of the one before.
 _PIECE_BYTES: Final = 256 << 10
 
@@ -45,6 +49,7 @@ class Bridge:
 
     def __init__(self, app: Application) -> None:
         self._app = app
+        self._unconfirmed: OrderedDict[bytes, Callable[[], None]] = OrderedDict()
         self._running: set[asyncio.Task[None]] = set()
 
     async def answer_request(
@@ -57,7 +62,7 @@ class Bridge:
         With `ended`, the application does not learn that the client has left. It answers to the end, then `ended` is
         called.
         """
-        answer = _Answer(visit, body, closing=closing, outlives=ended is not None)
+        answer = _Answer(visit, body, closing=closing, outlives=ended is not None, delivered=self._note_delivery)
         send = adapt_answer(answer.send, visit.reads, closing=closing)
         token = CURRENT.set(visit)
         try:
@@ -73,6 +78,21 @@ class Bridge:
         finally:
             visit.gone.set()
         return answer.get_response()
+
+    def confirm_delivery(self, mark: bytes) -> None:
+        """Report a result as delivered that another worker has passed on to its client."""
+        if (delivered := self._unconfirmed.pop(mark, None)) is not None:
+            delivered()
+
+    def _note_delivery(self, visit: ClientRequest, mark: bytes) -> None:
+        """Report a result as delivered, or keep that until the worker confirms it that has the client."""
+        delivered = visit.owed.pop(mark)
+        if not visit.is_forwarded:
+            delivered()
+            return
+        self._unconfirmed[mark] = delivered
+        if len(self._unconfirmed) > _MOST_UNCONFIRMED:
+            self._unconfirmed.popitem(last=False)
 
     async def close(self) -> None:
         """End what still runs. Idempotent."""
@@ -126,8 +146,17 @@ class _Answer:
     `outlives`: an application may go on for a client that has left; what it sends is dropped.
     """
 
-    def __init__(self, visit: ClientRequest, body: bytes, *, closing: Json | None, outlives: bool) -> None:
+    def __init__(
+        self,
+        visit: ClientRequest,
+        body: bytes,
+        *,
+        closing: Json | None,
+        outlives: bool,
+        delivered: Callable[[ClientRequest, bytes], None],
+    ) -> None:
         self._visit = visit
+        self._delivered = delivered
         self._over = asyncio.Event() if outlives else visit.gone
         self._body: bytes | None = body
         self._closing = closing
@@ -196,7 +225,7 @@ class _Answer:
         transport = self._visit.request.transport
         if isinstance(transport, Facade) and await transport.wait_until_flushed():
             for mark in brought:
-                self._visit.owed.pop(mark)()
+                self._delivered(self._visit, mark)
 
     def get_response(self) -> web.StreamResponse:
         """Return the answer, which is written by now."""

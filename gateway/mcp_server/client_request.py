@@ -29,6 +29,9 @@ class ClientRequest:
     `begins`: it is an `initialize` of the older era, whose version is in its body, whatever its header. `reads`: the
     media types that its client reads. `is_stream`: its answer is a stream and nothing else.
 
+    `is_forwarded`: another worker received it from its client, and passed it on. `is_request`: its message wants an
+    answer.
+
     `owed` are the results that the answer is to bring, by a text that only the part with the result has. Each value is
     called once that part has left for the client.
     """
@@ -41,6 +44,8 @@ class ClientRequest:
     owed: dict[bytes, Callable[[], None]] = field(default_factory=dict)
     begins: bool = False
     is_stream: bool = False
+    is_forwarded: bool = False
+    is_request: bool = False
     reads: MediaTypes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +77,7 @@ class ClientRequest:
         is_newer = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
         self.begins = method == "initialize" and not is_newer
         self.is_stream = method == "subscriptions/listen"
+        self.is_request = method is not None and isinstance(message, Mapping) and "id" in message
 
     @property
     def session_id(self) -> str | None:

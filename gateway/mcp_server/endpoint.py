@@ -6,6 +6,7 @@ of host, origin, key and size.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import orjson
@@ -16,6 +17,7 @@ from gateway.api.json_body import check_values, read_content
 from gateway.api.ops_pages import ERROR_FIELDS, Route
 from gateway.auth.keyring import Identity
 from gateway.contracts.errors import GatewayError, build_not_allowed_error
+from gateway.contracts.plugin import Counters
 from gateway.contracts.storage.store import Json
 from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import Facade, get_head
@@ -23,16 +25,42 @@ from gateway.mcp.sdk_import import silence_loggers
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.client_request import ClientRequest
-from gateway.mcp_server.errors import build_refusal, build_session_refusal, build_version_refusal
+from gateway.mcp_server.errors import (
+    build_lost_refusal,
+    build_no_session_refusal,
+    build_refusal,
+    build_session_refusal,
+    build_version_refusal,
+)
+from gateway.mcp_server.forwarding import OwnedSessionIds, SessionForwarder
 from gateway.mcp_server.quotas.message_reader import OpenRequestIds, check_message, read_message
 from gateway.mcp_server.quotas.result_backlog import UnreadResults
 from gateway.mcp_server.quotas.sessions import SessionShares, get_owner
 from gateway.mcp_server.server import ToolServer
 from gateway.mcp_server.tool_calls import CallHandler
+from gateway.upstream.replicas.replicas import Replicas
+from gateway.upstream.replicas.seals import ReplicaSeal
 
 _ROUTE: Final = "mcp"
 #: The part of a path that names a service. `/mcp/services` is a page of the gateway.
 _SERVICE: Final = r"{service:(?!services/?$)[^/]+}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """The sessions of the older era: the ids of requests in those of this worker, and the way to those of others."""
+
+    under_way: OpenRequestIds
+    forwarder: SessionForwarder
+
+    def admit(self, visit: ClientRequest, session_id: str, message: object) -> tuple[Json, Callable[[], None] | None]:
+        """Return the last event of an answer that breaks off, and what is called at the end of the application.
+
+        Raises GatewayError (invalid_field) for an id that is under way.
+        """
+        if self.forwarder.is_elsewhere(visit):
+            return build_lost_refusal(message), None
+        return build_session_refusal(message), self.under_way.take(get_owner(visit), session_id, message)
 
 
 class McpEndpoint:
@@ -58,6 +86,8 @@ class McpEndpoint:
         calling: CallHandler,
         changes: Changes,
         unread: UnreadResults,
+        replicas: Replicas,
+        counters: Counters,
     ) -> None:
         self._path = path
         self._has_service = has_service
@@ -68,7 +98,6 @@ class McpEndpoint:
         self._changes = changes
         self._unread = unread
         self._streams: set[ClientRequest] = set()
-        self._under_way = OpenRequestIds() if sessions else None
         server.has_sessions = bool(sessions)
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -79,8 +108,12 @@ class McpEndpoint:
             session_idle_timeout=idle_s,
         )
         app = cast("Application", self._manager.asgi_app.app)  # behind the SDK's limit of a body: it is whole by then
+        self._sessions: _Sessions | None = None
         if sessions:
-            app = SessionShares(app, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
+            owned = OwnedSessionIds(app, owner=replicas.owner)
+            app = SessionShares(owned, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
+            app = forwarder = SessionForwarder(app, replicas, counters=counters)
+            self._sessions = _Sessions(OpenRequestIds(), forwarder)
         self._bridge = Bridge(app)
 
     def list_routes(self) -> Sequence[Route]:
@@ -91,6 +124,8 @@ class McpEndpoint:
     async def start(self) -> None:
         """Accept requests from now on."""
         silence_loggers("mcp", "sse_starlette")
+        if self._sessions is not None:
+            await self._sessions.forwarder.open()
         started = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run_sessions(started))
         await started.wait()
@@ -109,6 +144,8 @@ class McpEndpoint:
             self._stopping.set()
             await asyncio.wait({self._task})
         await self._bridge.close()
+        if self._sessions is not None:
+            await self._sessions.forwarder.close()
         await self._calling.close()
 
     async def _run_sessions(self, started: asyncio.Event) -> None:
@@ -123,10 +160,26 @@ class McpEndpoint:
             reporting.cancel()
 
     async def _answer_request(self, request: web.Request) -> web.StreamResponse:
-        """Identify the caller, check the message, and pass the request on to the SDK."""
-        head = get_head(request)
+        """Answer a request that comes from its client."""
         if isinstance(request.transport, Facade):
             request.transport.set_route(_ROUTE)
+        return await self._serve_request(request, get_head(request), None)
+
+    async def answer_forwarded(self, request: web.Request, head: RequestHead, seal: ReplicaSeal) -> web.StreamResponse:
+        """Answer a request in a session of this worker that another one passes on. `head` has the client's address."""
+        return await self._serve_request(request, head, seal)
+
+    def confirm_delivery(self, mark: bytes) -> None:
+        """Report a result as received that another worker has passed on."""
+        self._bridge.confirm_delivery(mark)
+
+    async def _serve_request(
+        self, request: web.Request, head: RequestHead, seal: ReplicaSeal | None
+    ) -> web.StreamResponse:
+        """Identify the caller, check the message, and pass the request on to the SDK, or to the worker of its session.
+
+        `seal`: another worker has passed it on.
+        """
         try:
             identity = await self._identify(head)
         except GatewayError as error:
@@ -135,11 +188,16 @@ class McpEndpoint:
         most_bytes, most_values = self._limits()
         body = await read_content(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
         await check_values(body, limit=most_values)
+        if seal is not None and not seal.fits(body):
+            return _build_refusal_answer(
+                GatewayError("invalid_field", "The body is not the one that was sealed."), None
+            )
         visit = ClientRequest(request, head, identity, request.match_info.get("service"))
+        visit.is_forwarded = seal is not None
         visit.add_log_facts(key=identity.caller.name)
         if visit.service is not None and not self._has_service(visit.service):
             return _build_refusal_answer(_build_no_service_error(visit.service), None)
-        if self._under_way is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
+        if self._sessions is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
             return _build_refusal_answer(_build_sessions_off_error(), None)
         session_id, ended, closing = visit.session_id, None, None
         if request.method == "POST":
@@ -150,13 +208,14 @@ class McpEndpoint:
                 visit.read(message)
                 if not visit.is_of_known_version:
                     return web.json_response(build_version_refusal(visit.version or "", message), status=400)
-                if self._under_way is not None and session_id is not None and visit.is_of_older_era:
-                    ended = self._under_way.take(get_owner(visit), session_id, message)
-                    closing = build_session_refusal(message)
+                if self._sessions is not None and session_id is not None and visit.is_of_older_era:
+                    closing, ended = self._sessions.admit(visit, session_id, message)
             except GatewayError as error:
                 return _build_refusal_answer(error, message)
             self._calling.answers.mark(session_id, head, message)
             body = orjson.dumps(message)
+        if seal is not None and self._calling.leaving and (visit.is_request or request.method == "GET"):
+            return web.json_response(build_no_session_refusal(), status=404)  # its client begins anew at another worker
         return await self._forward_request(visit, body, closing, ended)
 
     async def _forward_request(

@@ -55,6 +55,22 @@ def build_session_refusal(message: object) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": INTERNAL_ERROR, "message": text}}
 
 
+def build_lost_refusal(message: object) -> Json:
+    """Return the answer to a request whose session was at another worker, which went away before it answered."""
+    text = (
+        "The gateway that has this session went away before it answered this request. If the request was a call, it is "
+        "not known whether it has run: look at what it does before you make it again. Begin a new session."
+    )
+    request_id = message.get("id") if isinstance(message, dict) else None
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": INTERNAL_ERROR, "message": text}}
+
+
+def build_no_session_refusal() -> Json:
+    """Return the answer to a request in a session that does not exist, or not any more."""
+    text = "Session not found: it has ended, or its gateway has. Begin a new session."
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": text}}
+
+
 def build_not_found(what: str) -> MCPError:
     """Return the error for a name that does not exist, or that the caller may not use."""
     return MCPError(INVALID_PARAMS, f"There is no such {what}, or your key may not use it: list what there is.")

@@ -13,6 +13,7 @@ from gateway.contracts.storage.store import Store
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.http.request_head import RequestHead
 from gateway.mcp.servers import McpServers
+from gateway.upstream.replicas.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class DoorNeeds:
     """The services of a worker that the endpoint needs. `settings` and `lane` return those of the configuration in use.
 
     `identify` returns the caller of a request, who may use tools. `challenge` returns the header fields of an error
-    answer that tell a client how to get in. `calls` runs the tools that clients call.
+    answer that tell a client how to get in. `calls` runs the tools that clients call. `replicas` are the other workers.
     """
 
     settings: Callable[[], Settings]
@@ -33,3 +34,4 @@ class DoorNeeds:
     identify: Callable[[RequestHead], Awaitable[Identity]]
     challenge: Callable[[GatewayError], Mapping[str, str]]
     calls: ToolCalls
+    replicas: Replicas

@@ -1,5 +1,6 @@
 """The results of calls as MCP clients read them, in the version of the protocol that they speak."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ _PLAIN: Final = {"type", "text"}
 
 #: The entry in `_meta` that names the run of a result.
 _RUN: Final = "twolane/run"
+_RUN_MARK: Final = re.compile(rb'"%b":"[A-Za-z0-9_]+"' % _RUN.encode())
 
 
 def build_call_result(done: Done, version: str) -> Json:
@@ -56,6 +58,11 @@ def build_call_result(done: Done, version: str) -> Json:
 def build_run_mark(run_id: str) -> bytes:
     """Return what the result of this run has on the wire, and no other message: texts in JSON have escaped quotes."""
     return f'"{_RUN}":"{run_id}"'.encode()
+
+
+def find_run_marks(event: bytes) -> Sequence[bytes]:
+    """Return the marks of the runs whose results are in an event (`build_run_mark`)."""
+    return _RUN_MARK.findall(event)
 
 
 def build_text_result(text: str, *, ok: bool = True) -> Json:

@@ -74,6 +74,7 @@ from gateway.contracts.storage.list_queries import (
     Tally,
 )
 from gateway.contracts.storage.quota import QUOTA_GONE_S, QuotaAnswer, ShareGrant, ShareRequest
+from gateway.contracts.storage.replicas import ReplicaLease
 from gateway.contracts.storage.responses import StoredConversation, StoredResponse
 from gateway.contracts.storage.store import (
     HiddenTurn,
@@ -194,6 +195,7 @@ __all__ = [
     "QuotaAnswer",
     "Reach",
     "RecalledMemory",
+    "ReplicaLease",
     "Reply",
     "Resolver",
     "Resume",

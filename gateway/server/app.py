@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from gateway.api.request import identify_with_scope
 from gateway.approvals.webhooks import build_webhooks
 from gateway.auth.keyring import Identity, LentKeys
 from gateway.config import ConfigError, LoadedConfig, Problem, iterate_secret_texts, merge_configs
+from gateway.config.values.addresses import Address
 from gateway.context.resumption import Resumption
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import Store, StoreError
@@ -35,6 +37,7 @@ from gateway.server.feature import ServingProcess
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
+    build_replica_entry,
     build_router,
     list_operator_paths,
     list_separate_paths,
@@ -43,10 +46,14 @@ from gateway.server.lazy_service import FirstUse
 from gateway.server.pages.lazy_pages import LaterPages
 from gateway.server.pages.needs import PageNeeds
 from gateway.server.pages.page_registry import PagesEntry
+from gateway.server.pages.replica_services import ReplicaServices
+from gateway.server.pages.replicas import PATHS as REPLICA_PATHS
+from gateway.server.pages.replicas import ReplicaPages, build_sealed_site
 from gateway.server.pages.runner import build_runner
 from gateway.server.periodic_checks import PeriodicChecks
 from gateway.server.pruning import Pruner
 from gateway.server.reload_channel import accept_alone
+from gateway.server.replica_port import ReplicaPort, find_replica_listen
 from gateway.server.resumption import build_resumption
 from gateway.server.store_gauges import Backlog
 from gateway.server.webhook_service import Notices
@@ -62,7 +69,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gateway")
 
-DATA, ADMIN = "listen", "admin.listen"
+DATA, ADMIN, REPLICAS = "listen", "admin.listen", "replicas.listen"
+#: So long a gateway that stops waits for what other workers have under way here, once its own clients are through.
+REPLICAS_LEAVE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +108,7 @@ class _StartedParts:
     resumption: Resumption
     kept: "FirstUse[KeptResponses]"
     pages: PagesEntry
+    replica_pages: ReplicaPages
 
 
 class Gateway:
@@ -181,6 +191,7 @@ class Gateway:
         admin = settings.admin.listen
         self._built.pages = self._build_pages_entry(services_apart=admin is not None)
         self._stack.push_async_callback(self._built.pages.close)
+        await self._listen_for_replicas()
         await self._built.pages.open_mcp_clients(self._stack)
         later = LaterPages(self._built.pages.list_other_routes)
         self._listeners[DATA] = listener = await self._build_listener(
@@ -217,8 +228,23 @@ class Gateway:
         self._shared.keys.changed = features.refresh
         self._process.metrics.last_reload_success_s = self._process.clock.time()
 
+    async def _listen_for_replicas(self) -> None:
+        """Build the listener for other workers. It opens its port once something needs it."""
+        self._listeners[REPLICAS] = await self._build_listener(
+            build_replica_entry(self._loaded.settings, metrics=self._process.metrics, paths=REPLICA_PATHS),
+            self._built.replica_pages.list_routes(),
+            None,
+        )
+
+    async def _open_replica_port(self, address: Address) -> str:
+        """Open the port for other workers, and return the address for them. Raises OSError."""
+        port = ReplicaPort(address, self._loaded.settings, self.get_connection_factory(REPLICAS))
+        self._stack.push_async_callback(port.close)
+        return await port.listen()
+
     def _build_shared_services(self, store: Store) -> None:
         """Build the services that requests of all configurations share."""
+        address = find_replica_listen(self._loaded.settings, self._loaded.folder)
         self._shared = shared = build_shared(
             store,
             runs=self._state.runs,
@@ -230,13 +256,16 @@ class Gateway:
             settings=lambda: self._loaded.settings,
             callers=lambda: self._listeners[DATA].router.keys.list_callers(),
             process=ServingProcess(sink=self._process.sink, meters=self._process.meters),
+            listen=None if address is None else partial(self._open_replica_port, address),
         )
+        self._built.replica_pages = ReplicaPages(shared.replicas, ReplicaServices(shared.places.find_server))
         self._stack.push_async_callback(shared.features.close)
         self._built.resumption, self._built.kept = build_resumption(
             shared, lane=lambda: self._get_current().lane, core=lambda: self._get_current().core
         )
         self._built.notices = Notices(shared)
         for close in (
+            shared.replicas.close,
             shared.keys.close,
             shared.mcp_servers.close,
             shared.feed.close,
@@ -267,7 +296,11 @@ class Gateway:
         )
         limit_s = self._loaded.settings.limits.drain
         ending = self._state.runs.end_answers
-        await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
+        for_clients = [one for name, one in self._listeners.items() if name != REPLICAS]
+        await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in for_clients))
+        # Calls of clients may use what other workers use here, and these may be about to call it.
+        await self._built.replica_pages.services.leave(REPLICAS_LEAVE_S)
+        await self._listeners[REPLICAS].drain(REPLICAS_LEAVE_S)
 
     async def close(self) -> None:
         """End all tasks, connections and services at once. Idempotent."""
@@ -395,6 +428,7 @@ class Gateway:
             history=self._state.history,
             started_s=self._process.started_s,
             demo_url=self._demo_url,
+            replica_pages=self._built.replica_pages,
         )
         return PagesEntry(needs, services_apart=services_apart)
 
@@ -412,7 +446,10 @@ class Gateway:
         """Identify a caller by the keys of the configuration in use, on either address."""
         return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
-    async def _build_listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
+    async def _build_listener(self, router: Router, further: Sequence[Route], later: LaterPages | None) -> Listener:
+        """Build a listener. Without `later` it serves `further` alone, whose pages know their callers by themselves."""
+        if later is None:
+            return await self._build_site_listener(router, build_sealed_site(further, self._state.wrong_keys))
         pages = Site(
             exposition=self._process.exposition.build_page if self._loaded.settings.metrics.enabled else None,
             ready=self._report_ready,
@@ -425,6 +462,9 @@ class Gateway:
             later=later,
             apart=list_separate_paths(self._loaded.settings),
         )
+        return await self._build_site_listener(router, pages)
+
+    async def _build_site_listener(self, router: Router, pages: Site) -> Listener:
         runner = await build_runner(pages)
         self._stack.push_async_callback(runner.cleanup)
         assert runner.server is not None

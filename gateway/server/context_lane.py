@@ -31,6 +31,7 @@ from gateway.contracts.service import ManagedService
 from gateway.contracts.storage.journal import StoredRun
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.contracts.tracing.tracer import Tracer
+from gateway.mcp.placement import ServerPlaces
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
@@ -54,6 +55,7 @@ from gateway.tools.catalog import Catalog, find_obstacles
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
+from gateway.upstream.replicas.replicas import Replicas
 from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import load_offered_workflows
 
@@ -83,6 +85,7 @@ class PluginHost:
     clock: Clock
     tools: ToolCatalog = field(default_factory=lambda: Catalog(()))
     runs: Runs = field(default_factory=NoRuns)
+    places: ServerPlaces | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +129,17 @@ def build_shared(
     settings: Callable[[], Settings],
     callers: Callable[[], Iterable[Caller]] = tuple,
     process: ServingProcess | None = None,
+    listen: Callable[[], Awaitable[str]] | None = None,
 ) -> WorkerServices:
     """Build the services that requests of all configurations share. Raises ConfigError.
 
-    `room`: see `Leases`. `settings`, `callers` and `process`: see `FeatureNeeds`.
+    `room`: see `Leases`. `listen`: see `Replicas`. `settings`, `callers` and `process`: see `FeatureNeeds`.
     """
     leases = Leases(store, clock=clock, resume=resume, room=room)
     keys = KeysInUse(store, StoredKeys(), is_on=lambda: settings().runtime_keys.enabled, clock=clock)
-    servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
+    replicas = Replicas(store, owner=leases.owner, clock=clock, listen=listen)
+    places = ServerPlaces(replicas)
+    servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock, places=places)
     needs = FeatureNeeds(
         store=store,
         clock=clock,
@@ -143,13 +149,16 @@ def build_shared(
         callers=callers,
         process=process,
     )
-    once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), keys, WorkerFeatures(needs))
+    features = WorkerFeatures(needs)
+    once = (leases, counters, clock, servers, ActiveEquipment(equipment), Results(), keys, features, replicas, places)
     return WorkerServices(store, runs, EventFeed(store), *once)
 
 
-def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
-    """Build the MCP services of one worker. It has none until it is configured."""
-    host = PluginHost(BasePrompts({}, store, clock=clock), store, counters, clock)
+def make_servers(
+    store: Store, *, worker: str, counters: Counters, clock: Clock, places: ServerPlaces | None = None
+) -> McpServers:
+    """Build the MCP services of one worker. It has none until it is configured. Without `places` it runs all."""
+    host = PluginHost(BasePrompts({}, store, clock=clock), store, counters, clock, places=places)
 
     def build(name: str, options: Mapping[str, object]) -> ManagedService:
         try:

@@ -6,6 +6,7 @@ from gateway.auth.active_keys import KeysInUse
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.storage.store import Store
 from gateway.contracts.tracing.tracer import Tracer
+from gateway.mcp.placement import ServerPlaces
 from gateway.mcp.servers import McpServers
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
@@ -13,6 +14,7 @@ from gateway.runs.live import LiveRuns
 from gateway.server.feature import WorkerFeatures
 from gateway.tools.active_config import ActiveEquipment
 from gateway.tools.results import Results
+from gateway.upstream.replicas.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class WorkerServices:
     results: Results
     keys: KeysInUse
     features: WorkerFeatures
+    replicas: Replicas
+    places: ServerPlaces
 
     @property
     def tracer(self) -> Tracer | None:

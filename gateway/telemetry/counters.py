@@ -56,6 +56,9 @@ COUNTERS: Mapping[str, MetricFacts] = MappingProxyType(
         "limit_exceeded": MetricFacts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),
         "limit_refused": MetricFacts("Requests that a limit refused", ("scope", "limit")),
         "limit_waits": MetricFacts("Requests that waited for more of a limit that gateways share", ("scope", "limit")),
+        "mcp_forwards": MetricFacts(
+            "Requests to the gateway that has an MCP session or server, by what became of them", ("kind", "outcome")
+        ),
         "mcp_server_restarts": MetricFacts(
             "Times that an MCP server was started again after it had failed", ("server",)
         ),

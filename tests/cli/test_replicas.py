@@ -25,9 +25,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "prices.yaml").write_text("currency: EUR\nprices: [{model: '*', input: 1, output: 2}]\n")
 
 
-def check(store: str, replicas: int, capsys: pytest.CaptureFixture[str], *, more: str = "") -> tuple[int, str]:
-    """Return the exit code of the command, and what it writes. `more` are further lines of the configuration."""
-    Path("gateway.yaml").write_text(CONFIG % store + more)
+def check(
+    store: str, replicas: int, capsys: pytest.CaptureFixture[str], *, more: str = "", server: str = "run: each"
+) -> tuple[int, str]:
+    """Return the exit code of the command, and what it writes.
+
+    `more` are further lines of the configuration, `server` is a setting of the local MCP server.
+    """
+    Path("gateway.yaml").write_text((CONFIG % store).replace("command: sh", f"command: sh, {server}") + more)
     code = main(["check-config", "--replicas", str(replicas)])
     written = capsys.readouterr()
     return code, written.out + written.err
@@ -72,6 +77,19 @@ def test_parts_that_gateways_do_not_share_are_listed(capsys: pytest.CaptureFixtu
     code, text = check(store, 3, capsys, more="limits: {shared: false}\n")
     assert code == 0 and ", usage, budgets\n" in text
     assert "  apart       requests_per_minute (3 times the limit in all), MCP servers that it starts (local), " in text
+
+
+def test_port_between_gateways_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where something of one gateway is used by others; loopback is of no use to other machines."""
+    store = f"postgresql://gateway@127.0.0.1:{free_port()}/gateway"
+    code, text = check(store, 3, capsys)
+    assert code == 0 and "  replicas " not in text
+    more = "replicas: {listen: '0.0.0.0:8082', address: gw-1.example}\n"
+    code, text = check(store, 3, capsys, more=more, server="run: one")
+    assert code == 0 and "budgets, MCP servers (local)\n  replicas    gw-1.example, 8082: only gateways" in text
+    assert "  apart       caches, " in text
+    code, text = check(store, 3, capsys, server="run: one")
+    assert code == 0 and "any free port: other machines cannot reach it, so set `replicas.listen`" in text
 
 
 def test_a_file_is_refused_as_a_store_of_several_machines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def test_every_snippet_is_tested() -> None:
     clients = ["claude-code", "claude-code file", "codex", "cursor", "vscode", "cline", "stdio"]
     assert [snippet.name for snippet in SNIPPETS] == [
         f"mcp-server {name}".strip()
-        for name in ("", "call", *clients[:-1], "keys", "search", "workflows", "oauth", clients[-1])
+        for name in ("", "call", *clients[:-1], "keys", "replicas", "search", "workflows", "oauth", clients[-1])
     ]
 
 
@@ -44,7 +44,7 @@ async def test_mcp_server_quick_start_prints_the_documented_output(tmp_path: Pat
     assert (tmp_path / "work" / "note.txt").read_text(encoding="utf-8") == "Buy milk"
 
 
-@pytest.mark.parametrize("name", ["", "keys", "search", "workflows", "oauth"])
+@pytest.mark.parametrize("name", ["", "keys", "replicas", "search", "workflows", "oauth"])
 def test_documented_configurations_are_accepted_without_warnings(name: str, tmp_path: Path) -> None:
     """Each is accepted as it stands, and serves."""
     (tmp_path / "work").mkdir()

@@ -222,8 +222,8 @@ async def test_concurrent_clients_get_their_own_results(calm: dict[str, object])
 
 
 @both_eras
-async def test_every_worker_serves_requests_without_sessions(era: Era) -> None:
-    """Sessions would be of one worker: clients of the older era have none, and wait where they cannot be asked."""
+async def test_every_worker_serves_requests(era: Era) -> None:
+    """In sessions of the older era that another worker has, too."""
     config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {}}, "tools": {"demo_note": {}}})
     async with GatewayProcess(config) as gateway:
         for _ in range(4):  # each on connections of its own
@@ -232,9 +232,10 @@ async def test_every_worker_serves_requests_without_sessions(era: Era) -> None:
                 assert all("demo_note" in {tool.name for tool in one.tools} for one in found)
 
 
-async def test_multiple_workers_refuse_session_streams() -> None:
+async def test_multiple_workers_without_a_common_store_refuse_session_streams() -> None:
     """A client of the older era neither waits on a stream that brings nothing, nor is promised news; its calls work."""
-    config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {"wait": "0.1s"}}, "tools": {"demo_note": {}}})
+    served = {"mcp": {"servers": {}, "serve": {"wait": "0.1s"}}, "tools": {"demo_note": {}}}
+    config = json.dumps({"workers": 2, "store": "sqlite:///:memory:", **served})
     note = {"name": "demo_note", "arguments": {"text": "hi"}}
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": note}
     async with GatewayProcess(config) as gateway, aiohttp.ClientSession(gateway.base_url, headers=ACCEPT) as http:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.addresses import ListenAddress, PathPrefix, ValkeyUrl
+from gateway.config.values.addresses import HostName, ListenAddress, PathPrefix, ValkeyUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, ShownName, build_count_type
 from gateway.config.values.units import Duration, DurationOrZero, build_size_type
 from gateway.features.limits.section import AllowanceSettings
@@ -17,6 +17,25 @@ class Admin(Section):
     listen: ListenAddress | None = Field(
         default=None,
         description="A second address, for metrics, health and administration; null: they are on `listen`.",
+    )
+
+
+class ReplicasSettings(Section):
+    """The port for other gateways on the same store, and for further workers of this one. Only gateways may use it."""
+
+    listen: ListenAddress | None = Field(
+        default=None,
+        description=(
+            "Address to listen on for other gateways on the same store. Further workers take the next ports. null: the "
+            "host of `listen` where the store is one of several machines, else loopback, and any free port."
+        ),
+    )
+    address: HostName | None = Field(
+        default=None,
+        description=(
+            "Host at which other gateways reach this one; null: the host of `replicas.listen`, or where that is all "
+            "addresses, the one from which this machine reaches others."
+        ),
     )
 
 

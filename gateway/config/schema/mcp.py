@@ -78,6 +78,13 @@ class McpServer(Section):
         default=None, description="Longest run of a tool that reports progress; null: 5 times its timeout."
     )
     start_timeout: Duration = Field(default=10.0, description="Longest wait until the server is ready for calls.")
+    run: Literal["each", "one"] = Field(
+        default="each",
+        description=(
+            "Which worker runs `command`: `each` has a process of its own, or `one` of all workers of all gateways on "
+            "the store runs it, and the others use that."
+        ),
+    )
     requires_approval: Flag = Field(default=False, description="Every call needs an approval, whatever its risk.")
     pin: Literal["definitions", "names", "none"] = Field(
         default="definitions",

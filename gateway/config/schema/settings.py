@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gateway.config.schema.approvals import ApprovalsSettings, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, WorkflowsSettings
-from gateway.config.schema.http import Admin, LimitsSettings, Passthrough
+from gateway.config.schema.http import Admin, LimitsSettings, Passthrough, ReplicasSettings
 from gateway.config.schema.keys import KeySettings, RuntimeKeys
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
@@ -72,6 +72,9 @@ class Settings(Section):
     )
     workers: Annotated[int, build_count_type(1, 256)] = Field(default=1, description="Worker processes.")
     admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
+    replicas: ReplicasSettings = Field(
+        default_factory=ReplicasSettings, description="The port for other gateways on the same store."
+    )
     upstreams: tuple[UpstreamSettings, ...] = Field(
         default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."
     )

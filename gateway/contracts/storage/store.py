@@ -9,6 +9,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import Journal
 from gateway.contracts.storage.keys import KeyStore
 from gateway.contracts.storage.quota import QuotaStore
+from gateway.contracts.storage.replicas import ReplicaStore
 from gateway.contracts.storage.responses import ResponseStore
 from gateway.contracts.storage.tables import StoreTables
 from gateway.contracts.storage.usage import UsageStore
@@ -131,7 +132,7 @@ class HiddenTurn:
         )
 
 
-class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, Protocol):
+class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, ReplicaStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an

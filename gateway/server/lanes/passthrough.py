@@ -83,6 +83,20 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
     )
 
 
+def build_replica_entry(settings: Settings, *, metrics: Metrics, paths: Collection[bytes]) -> Router:
+    """Build the router of the port for other workers, which serves only their pages."""
+    return Router(
+        routes=(),
+        groups=(),
+        keys=KeyRing(()),
+        metrics=metrics,
+        door=HostGuard(),
+        own_paths=paths,
+        limits=_build_limits(settings),
+        timeouts=_build_timeouts(settings),
+    )
+
+
 def list_operator_paths(settings: Settings) -> frozenset[bytes]:
     """Return the paths of the pages that move to `admin.listen` where it is configured."""
     return ADMIN_PATHS | {CONSOLE} if settings.console.enabled else ADMIN_PATHS

@@ -29,8 +29,10 @@ async def build_mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[
             identify=bearers.identify,
             challenge=bearers.challenge,
             calls=_build_tool_calls(needs),
+            replicas=shared.replicas,
         )
     )
+    needs.replica_pages.sessions = door
     closing.push_async_callback(door.close)
     return [*door.list_routes(), *ProtectedResource(in_use=needs.get_settings).list_routes()], door.end_open_streams
 

@@ -17,6 +17,7 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.aiohttp_adapter import add_log_facts, get_head
 from gateway.server.context_lane import LaneServices
 from gateway.server.lazy_service import FirstUse
+from gateway.server.pages.replicas import ReplicaPages
 from gateway.server.worker_services import WorkerServices
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
@@ -49,6 +50,7 @@ class PageNeeds:
     history: History
     started_s: float
     demo_url: str | None
+    replica_pages: ReplicaPages
 
     def get_settings(self) -> Settings:
         return self.loaded().settings

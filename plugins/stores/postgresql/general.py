@@ -1,4 +1,7 @@
-"""Prompts, services, definitions, secrets, sessions and duties in the PostgreSQL store (`sql/general.sql`)."""
+"""Prompts, services, definitions, secrets, sessions, duties and leases of workers in the PostgreSQL store.
+
+Their functions are in `sql/general.sql` and `sql/replicas.sql`.
+"""
 
 import json
 import secrets
@@ -6,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gateway.plugin import StoredPrompt, StoredService, WorkerService
+from gateway.plugin import ReplicaLease, StoredPrompt, StoredService, WorkerService
 
 from .base import PostgresqlBase
 from .rows import PostgresqlRows, to_arrays
@@ -91,3 +94,14 @@ class PostgresqlGeneral(PostgresqlBase):
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
         return bool(await self._call_value("take_duty", name, owner, until_s - now_s))
+
+    async def hold_leases(
+        self, names: Collection[str], *, owner: str, address: str, now_s: float, until_s: float
+    ) -> Sequence[ReplicaLease]:
+        rows = await self._call("hold_leases", sorted(names), owner, address, until_s - now_s)
+        return [
+            ReplicaLease(name=name, owner=holder, address=place) for name, holder, place in map(restore_values, rows)
+        ]
+
+    async def release_leases(self, names: Collection[str], *, owner: str) -> None:
+        await self._call("release_leases", sorted(names), owner)

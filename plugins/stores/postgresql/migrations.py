@@ -46,7 +46,10 @@ _FIRST: Final = (
     *("base", "events", "audit", "runs", "grants", "approvals", "pruning"),
     *("general", "responses", "hidden_turns", "usage", "memories", "keys", "quota"),
 )
-SCHEMA: Sequence[SchemaStep] = (SchemaStep(1, compatible_from=1, files=_FIRST),)
+SCHEMA: Sequence[SchemaStep] = (
+    SchemaStep(1, compatible_from=1, files=_FIRST),
+    SchemaStep(2, compatible_from=1, files=("replicas",)),
+)
 
 #: Not by a name: the server looks names up in a cache that may be older than the lock.
 _FIND_TABLE: Final = """SELECT EXISTS (SELECT FROM pg_catalog.pg_class c

@@ -61,6 +61,7 @@ from .keys import SqliteKeys, prune_keys
 from .memories import SqliteMemories
 from .migrations import MIGRATIONS, Migration
 from .quota import SqliteQuota
+from .replicas import SqliteReplicas
 from .responses import SqliteResponses
 from .rows import Rows
 from .store_url import SqliteAddress
@@ -89,7 +90,15 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys, SqliteUsage, SqliteQuota):
+class SqliteStore(
+    SqliteMemories,
+    SqliteHiddenTurns,
+    SqliteResponses,
+    SqliteKeys,
+    SqliteUsage,
+    SqliteQuota,
+    SqliteReplicas,
+):
     """The `gateway.contracts.storage.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -400,6 +400,11 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX quota_lacking ON quota_shares (name) WHERE needed > share",
         "CREATE INDEX quota_of_gateways ON quota_shares (gateway)",
     ),
+    (
+        # Who is there, at which address, and what runs there once for all.
+        """CREATE TABLE replica_leases (
+            name TEXT PRIMARY KEY, owner TEXT NOT NULL, address TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "twolane.config" -}}
 {{- $name := include "twolane.fullname" . -}}
 {{- $space := .Release.Namespace -}}
-{{- range list "listen" "admin" "store" "store_file" -}}
+{{- range list "listen" "admin" "replicas" "store" "store_file" -}}
 {{- if hasKey $.Values.config . -}}{{- fail (printf "config.%s: the chart sets it" .) -}}{{- end -}}
 {{- end -}}
 {{- if hasKey (.Values.config.limits | default dict) "drain" -}}
@@ -44,6 +44,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $store := ternary "${GATEWAY_STORE}" "sqlite:////var/lib/gateway/gateway.db" (ne .Values.store.secretName "") -}}
 {{- $limits := dict "drain" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- if .Values.valkey.secretName -}}{{- $_ := set $limits "valkey" "${GATEWAY_VALKEY}" -}}{{- end -}}
-{{- $own := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8081") "allowed_hosts" $hosts "store" $store "limits" $limits -}}
+{{- $own := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:8081") "replicas" (dict "listen" "0.0.0.0:8082" "address" "${POD_IP}") "allowed_hosts" $hosts "store" $store "limits" $limits -}}
 {{- mergeOverwrite (deepCopy .Values.config) $own | toPrettyJson -}}
 {{- end -}}

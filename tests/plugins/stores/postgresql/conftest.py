@@ -5,7 +5,7 @@ The clock of the database shows the time that a call of the store names: see `Cl
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -13,6 +13,7 @@ import pytest
 
 from gateway.contracts.storage.journal import Change, StoredRun
 from gateway.contracts.storage.quota import QuotaAnswer, ShareRequest
+from gateway.contracts.storage.replicas import ReplicaLease
 from gateway.contracts.storage.store import Store
 from gateway.plugins.stores.postgresql.migrations import migrate
 from gateway.plugins.stores.postgresql.pool import PostgresqlPool
@@ -62,6 +63,10 @@ class ClockedStore(PostgresqlStore):
     ) -> QuotaAnswer:
         await self._set_clock(now_s)
         return await super().share_quota(gateway, requests, turn=turn, now_s=now_s)
+
+    async def hold_leases(self, names: Collection[str], *, now_s: float, **which: Any) -> Sequence[ReplicaLease]:
+        await self._set_clock(now_s)
+        return await super().hold_leases(names, now_s=now_s, **which)
 
     async def _set_clock(self, now_s: float) -> None:
         await self._read("UPDATE twolane.test_clock SET now_s = $1 WHERE now_s <> $1", now_s)

@@ -1,4 +1,4 @@
-"""Prompts, services, definitions and duties of several processes in one PostgreSQL database."""
+"""Prompts, services, definitions, duties and leases of several processes in one PostgreSQL database."""
 
 import asyncio
 
@@ -6,9 +6,11 @@ import pytest
 
 from gateway.contracts.storage.store import StoredService
 from gateway.plugins.stores.postgresql.store import PostgresqlStore
-from tests.plugins.stores.postgresql.conftest import ClockedStore
+from tests.plugins.stores.postgresql.conftest import ClockedStore, execute, open_store
 
 pytestmark = pytest.mark.postgres
+
+LEASES = [f"mcp {number}" for number in range(10)]
 
 
 async def test_definitions_that_are_there_take_no_number(store: ClockedStore) -> None:
@@ -43,3 +45,24 @@ async def test_change_of_a_service_is_one_of_several_writers(two_stores: tuple[C
         puts = [store.put_service(service, expected=expected) for store in two_stores * 3]
         assert sorted(await asyncio.gather(*puts)) == [False] * 5 + [True]
     assert await two_stores[0].get_generation() == 3
+
+
+async def test_workers_at_once_have_one_owner_for_each_lease(database: str) -> None:
+    """In whatever order they name them; nobody waits for ever, and all see the same owners in the end."""
+    await execute(database, "UPDATE twolane.test_clock SET now_s = 1000")
+    stores = [await open_store(database, size=2) for _ in range(4)]
+
+    async def hold(at: int) -> dict[str, str]:
+        for _ in range(20):
+            found = await stores[at].hold_leases(
+                LEASES[at:] + LEASES[:at], owner=f"w{at}", address="x:1", now_s=1000.0, until_s=1005.0
+            )
+        return {one.name: one.owner for one in found}
+
+    try:
+        async with asyncio.timeout(60):
+            seen = await asyncio.gather(*map(hold, range(4)))
+        assert seen[0].keys() == set(LEASES) and all(one == seen[0] for one in seen)
+    finally:
+        for store in stores:
+            await store.close()

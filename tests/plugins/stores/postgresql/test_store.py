@@ -11,6 +11,7 @@ from tests.plugins.stores.contract import *  # noqa: F403 - the tests of the con
 from tests.plugins.stores.contract_keys import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403
 from tests.plugins.stores.contract_quota import *  # noqa: F403
+from tests.plugins.stores.contract_replicas import *  # noqa: F403
 from tests.plugins.stores.contract_responses import *  # noqa: F403
 from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.contract_usage import *  # noqa: F403

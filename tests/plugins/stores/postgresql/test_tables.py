@@ -24,7 +24,8 @@ pytestmark = pytest.mark.postgres
 #: What follows from the tables, or is of processes, schema and numbers (`sequences`).
 FURTHER_TABLES = {
     *("memory_words", "memory_word_counts", "new_events", "schema_versions", "seals", "writers"),
-    *("quota_gateways", "quota_limits", "quota_shares"),  # no gateway is at work on a store that is copied
+    # No gateway is at work on a store that is copied.
+    *("quota_gateways", "quota_limits", "quota_shares", "replica_leases"),
 }
 FURTHER_COLUMNS = {
     *(("memory_owners", "memories"), ("runs", "pending"), ("runs", "idle_s")),

@@ -29,6 +29,7 @@ from tests.plugins.stores.contract_leases import *  # noqa: F403
 from tests.plugins.stores.contract_lists import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403
 from tests.plugins.stores.contract_quota import *  # noqa: F403
+from tests.plugins.stores.contract_replicas import *  # noqa: F403
 from tests.plugins.stores.contract_responses import *  # noqa: F403
 from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.contract_tool_runs import *  # noqa: F403

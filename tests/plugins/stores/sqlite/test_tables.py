@@ -17,7 +17,7 @@ from tests.plugins.stores.filling import fill
 #: What follows from the tables, or counts changes in this file alone; `sequences` stands for SQLite's own table.
 FURTHER_TABLES = {
     *("memory_words", "memory_word_counts", "memory_changes", "sqlite_sequence"),
-    *("quota_gateways", "quota_shares"),  # no gateway is at work on a store that is copied
+    *("quota_gateways", "quota_shares", "replica_leases"),  # no gateway is at work on a store that is copied
 }
 FURTHER_COLUMNS = {("memory_owners", "memories"), ("runs", "pending")}
 

@@ -1,0 +1,1 @@
+"""Tests of the workers of gateways on one store."""
