@@ -25,7 +25,7 @@ def describe_replicas(loaded: LoadedConfig, replicas: int) -> Iterator[str]:
     needed = replicas * settings.workers * address.connections
     product = f"{replicas} gateways x {settings.workers} workers x {address.connections} = {needed}"
     try:
-        limit = address.read_connection_limit()
+        limit = address.read_state().connection_limit
     except StoreError as error:
         yield f"  connections {product}; the limit of the server is not known: {error}"
     else:

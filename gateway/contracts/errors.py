@@ -107,6 +107,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "unsupported_transfer_coding": Code(501, _INVALID, "client"),
         "upstream_error": Code(502, "server_error", "upstream", retryable=True),
         "circuit_open": Code(503, "server_error", "upstream", retryable=True),
+        "gateway_starting": Code(503, "server_error", "gateway", retryable=True),
         "gateway_stopping": Code(503, "server_error", "gateway", retryable=True),
         "issuer_unavailable": Code(503, "server_error", "gateway", retryable=True),
         "overloaded": Code(503, "server_error", "gateway", retryable=True),

@@ -32,7 +32,7 @@ from gateway.registry.stores import is_store_shared
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import OwedAnswers
 from gateway.server.console import ActiveConfig, ConsoleEntry
-from gateway.server.context_lane import LaneServices, build_context_lane, build_shared, note_obstacles, open_store
+from gateway.server.context_lane import LaneServices, build_context_lane, build_shared, note_obstacles
 from gateway.server.feature import ServingProcess
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
@@ -55,6 +55,8 @@ from gateway.server.pruning import Pruner
 from gateway.server.reload_channel import accept_alone
 from gateway.server.replica_port import ReplicaPort, find_replica_listen
 from gateway.server.resumption import build_resumption
+from gateway.server.store.clock import StoreClock
+from gateway.server.store.opening import StoreWait, open_store
 from gateway.server.store_gauges import Backlog
 from gateway.server.webhook_service import Notices
 from gateway.server.worker_services import WorkerServices
@@ -83,7 +85,7 @@ class _Process:
     metrics: Metrics
     exposition: Exposition
     agree: Callable[[bool], Awaitable[bool]]
-    clock: Clock
+    clock: StoreClock
     started_s: float  # Unix time; of all workers
     meters: Meters | None
 
@@ -131,7 +133,7 @@ class Gateway:
         meters: Meters | None = None,
         owed: OwedAnswers | None = None,
     ) -> None:
-        clock, exposition = clock or SystemClock(), exposition or Exposition(metrics)
+        store_clock, exposition = StoreClock(clock or SystemClock()), exposition or Exposition(metrics)
         self._loaded = loaded
         self._process = _Process(
             load=load,
@@ -139,17 +141,17 @@ class Gateway:
             metrics=metrics,
             exposition=exposition,
             agree=agree or accept_alone,
-            clock=clock,
-            started_s=clock.time() if started_s is None else started_s,
+            clock=store_clock,
+            started_s=store_clock.time() if started_s is None else started_s,
             meters=meters,
         )
-        backlog = Backlog(clock)
+        backlog = Backlog(store_clock)
         self._state = _State(
             counters=ContextCounters(),
             backlog=backlog,
-            history=History(exposition.read_counts, backlog.count_pending, clock=clock),
-            wrong_keys=WrongKeys(clock=clock.monotonic),
-            runs=LiveRuns(clock=clock, owed=owed),
+            history=History(exposition.read_counts, backlog.count_pending, clock=store_clock),
+            wrong_keys=WrongKeys(clock=store_clock.monotonic),
+            runs=LiveRuns(clock=store_clock, owed=owed),
             lent=LentKeys(),
         )
         self._stack = AsyncExitStack()
@@ -163,8 +165,11 @@ class Gateway:
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
 
-    async def start(self) -> None:
-        """Build all objects. Afterwards `get_connection_factory` accepts connections."""
+    async def start(self, wait: StoreWait | None = None) -> None:
+        """Build all objects. Afterwards `get_connection_factory` accepts connections.
+
+        `wait` is what happens while the store is away. Raises ConfigError, StartEndedError.
+        """
         settings = self._loaded.settings
         if not settings.upstreams:
             # Imported here because nothing else needs the demo model, and it costs start-up time.
@@ -175,7 +180,8 @@ class Gateway:
             self._demo_url = demo.base_url
         await self._process.exposition.start()
         self._stack.push_async_callback(self._process.exposition.close)
-        store = await open_store(settings, folder=self._loaded.folder)
+        clock = self._process.clock
+        store = await open_store(settings, folder=self._loaded.folder, clock=clock, wait=wait or StoreWait())
         self._stack.push_async_callback(store.close)
         self._build_shared_services(store)
         features = self._shared.features
@@ -214,7 +220,7 @@ class Gateway:
         for listener in self._listeners.values():
             listener.start()
         await self._built.notices.apply_settings(self._loaded.settings)
-        pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._process.clock)
+        pruner = Pruner(store, owner=self._shared.leases.owner, clock=clock)
         house = PeriodicChecks(
             shared=self._shared,
             current=self._get_current,
@@ -222,8 +228,9 @@ class Gateway:
             backlog=self._state.backlog,
             has_others=settings.workers > 1 or is_store_shared(settings),  # neither changes without a restart
         )
+        following: Callable[[], Awaitable[None]] = partial(clock.follow, store)
         going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, *features.list_tasks())
-        self._tasks += [asyncio.create_task(supervise(work)) for work in going_on]
+        self._tasks += [asyncio.create_task(supervise(work)) for work in (following, *going_on)]
         await features.prepare()
         self._shared.keys.changed = features.refresh
         self._process.metrics.last_reload_success_s = self._process.clock.time()
@@ -284,6 +291,12 @@ class Gateway:
         self._reloads_due += 1
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.get_running_loop().create_task(self._reload_until_done())
+
+    def begin_drain(self) -> float:
+        """Answer 503 at `/health/ready`, and end each connection with its next answer. Return `limits.stop_delay`."""
+        for listener in self._listeners.values():
+            listener.draining = True
+        return self._loaded.settings.limits.stop_delay
 
     async def drain(self) -> None:
         """Wait for requests under way, at most `limits.drain`; close event streams at once.

@@ -39,7 +39,6 @@ from gateway.model.hooks import ContextHook
 from gateway.model.traced import trace_model_calls
 from gateway.model.upstream_client import ModelUpstream
 from gateway.registry.loader import PluginProblem, build_plugin, find_plugin
-from gateway.registry.stores import build_store
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey, build_mismatch_error
 from gateway.runs.leases import Leases
@@ -102,19 +101,6 @@ class LaneServices:
     explainer: Explainer
     equipment: Equipment
     obstacles: list[str] = field(default_factory=list)
-
-
-async def open_store(settings: Settings, *, folder: Path) -> Store:
-    """Open and return the configured store. Raises ConfigError: a damaged store must not look empty."""
-    try:
-        store = build_store(settings, folder=folder)
-    except PluginProblem as problem:
-        raise ConfigError((Problem("configuration", "store", problem.message),)) from None
-    try:
-        await store.open()
-    except StoreError as error:
-        raise ConfigError((Problem("configuration", "store", str(error)),)) from None
-    return store
 
 
 def build_shared(

@@ -25,7 +25,7 @@ from gateway.server.reload_channel import Handover
 from gateway.server.sockets import ListeningSockets, listen
 from gateway.server.supervisor import Supervisor
 from gateway.server.systemd import notify
-from gateway.server.worker import HANDLED, run_worker
+from gateway.server.worker import HANDLED, is_told_to_end, run_worker
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.logs import DirectSink, LogSink, install_sink, wants_json
 from gateway.telemetry.metrics import Metrics
@@ -33,7 +33,7 @@ from gateway.telemetry.shared_counts import SharedCounts
 
 log = logging.getLogger("gateway")
 
-#: How much longer than `limits.drain` the processes may take to end before they are killed.
+#: How much longer than `limits.stop_delay` and `limits.drain` the processes may take to end before they are killed.
 GRACE_S = 5.0
 #: How long workers wait for each other at a reload, on the old configuration, and how often they look.
 AGREE_S = 10.0
@@ -54,7 +54,7 @@ class GatewayServer:
     load_again: BoundedLoad = field(init=False)
 
     def __post_init__(self) -> None:
-        self.load_again = BoundedLoad(self.load, is_ending=_is_told_to_end)
+        self.load_again = BoundedLoad(self.load, is_ending=is_told_to_end)
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. Raises ListenError."""
@@ -94,7 +94,7 @@ class GatewayServer:
                 on_ready=lambda: self._announce_start(listening),
                 on_reload=lambda: self._reload(handover),
                 on_stop=lambda: _stop(listening),
-                limit_s=settings.limits.drain + GRACE_S,
+                limit_s=settings.limits.stop_delay + settings.limits.drain + GRACE_S,
             ).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -189,11 +189,6 @@ async def _vote_on_configuration(handover: Handover, index: int, able: bool) -> 
             handover.close_vote()
         await asyncio.sleep(AGREE_LOOK_S)
     return is_used
-
-
-def _is_told_to_end() -> bool:
-    """Return whether a signal to end waits in a process that blocks it meanwhile: the parent of the workers."""
-    return bool(signal.sigpending() & {signal.SIGTERM, signal.SIGINT})
 
 
 def _stop(listening: dict[str, ListeningSockets]) -> None:

@@ -15,8 +15,10 @@ from collections.abc import Callable
 import uvloop
 
 from gateway.aio.clock import wait_until_set
-from gateway.server.app import Gateway
+from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
+from gateway.server.store.opening import StartEndedError, StoreWait
+from gateway.server.store.startup_pages import StartupPages
 from gateway.server.systemd import notify
 
 log = logging.getLogger("gateway")
@@ -66,7 +68,12 @@ class Worker:
         loop = asyncio.get_running_loop()
         # Tools try at the start what they need of the machine, with processes whose ends the loop has to hear of.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
-        await self._gateway.start()
+        try:
+            await self._start_gateway()
+        except StartEndedError:
+            log.info("a signal ended the start")
+            await self._gateway.close()
+            return
         servers = []
         for name, sock in self._sockets.items():
             # A copy keeps the socket open past the server's end, so that what it had not accepted yet is not reset.
@@ -88,6 +95,7 @@ class Worker:
             await self._hand_over_port([spare for _, spare, _ in servers])
         else:
             await self._stopping.wait()
+            await wait_until_set(self._stop_fast, self._gateway.begin_drain())
         for server, spare, factory in servers:
             server.close()
             await _accept_rest(loop, spare, factory)
@@ -100,6 +108,18 @@ class Worker:
                 await task
         end_within(CLOSES_S, flush=self._flush)
         await self._gateway.close()
+
+    async def _start_gateway(self) -> None:
+        """Start the gateway. Health pages answer meanwhile if the store is away.
+
+        They are at `admin.listen`, where that is set: balancers send no requests to an address that refuses
+        connections. Nothing answers where another gateway has the port, too.
+        """
+        pages = StartupPages(None if self._shared else self._sockets.get(ADMIN, self._sockets[DATA]))
+        try:
+            await self._gateway.start(StoreWait(begin=pages.open, is_ending=is_told_to_end))
+        finally:
+            await pages.close()
 
     async def _hand_over_port(self, sockets: list[socket.socket]) -> None:
         """Wait for the stop; then steer connections to the successor, and accept waiting ones for `HAND_OVER_S`."""
@@ -119,6 +139,11 @@ class Worker:
             notify("STOPPING=1")
             log.info("draining: no new connections, requests under way go on")
             self._stopping.set()
+
+
+def is_told_to_end() -> bool:
+    """Return whether a signal to end waits in a process that blocks it meanwhile."""
+    return bool(signal.sigpending() & {signal.SIGTERM, signal.SIGINT})
 
 
 def end_within(limit_s: float, *, flush: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,7 +27,7 @@ from gateway.contracts.model_names import (
     may_be_shared,
 )
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.storage.store import Store, StoreError
+from gateway.contracts.storage.store import Store, StoreError, UncertainError
 from gateway.contracts.storage.usage import COST_UNITS, MOST_USAGE, StoredUsage
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import RequestUsage, Times
@@ -159,6 +160,31 @@ class _UsageMetrics:
             count("usage_cost", usage.cost / COST_UNITS, **labels, currency=usage.currency)
 
 
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    """Rows that are stored together, once: `number` distinguishes them from the other additions of the process."""
+
+    number: int
+    rows: dict[_Key, list[int]]
+
+    def list_usage(self) -> Sequence[StoredUsage]:
+        return [StoredUsage(*key, *(min(count, MOST_USAGE) for count in row)) for key, row in self.rows.items()]
+
+
+class _Additions:
+    """The additions of a process to the store. One that is `uncertain` may be there."""
+
+    def __init__(self) -> None:
+        self.latest: dict[_Key, list[int]] = {}
+        self.uncertain: _Addition | None = None
+        self._count = 0
+
+    def begin(self, rows: dict[_Key, list[int]]) -> _Addition:
+        self._count += 1
+        self.latest = rows
+        return _Addition(self._count, rows)
+
+
 class Ledger:
     """The usage of one worker. `writer` is unique among all processes of the store. Days are in UTC.
 
@@ -184,7 +210,7 @@ class Ledger:
         self._clock = clock
         self._catch_up = catch_up or _do_nothing
         self._rows: dict[_Key, list[int]] = {}
-        self._latest: dict[_Key, list[int]] = {}  # that were stored, or are just now
+        self._additions = _Additions()
         self._day = _Day(0.0)
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
@@ -248,7 +274,7 @@ class Ledger:
         `counts` gets a tenant, key, model and upstream.
         """
         tokens = cost = 0
-        for rows in (self._rows, self._latest):
+        for rows in (self._rows, self._additions.latest):
             for (_, tenant, key, model, upstream, *_), row in rows.items():
                 if counts(tenant, key, model, upstream):
                     tokens += row[4] + row[6]
@@ -266,28 +292,45 @@ class Ledger:
         async with self._flushing:
             self._catch_up()
             note_stored = self.storing()
-            rows, self._rows = self._rows, {}
-            if not rows:
-                note_stored()
+            uncertain = self._additions.uncertain
+            if uncertain is not None and not await self._add(uncertain):
                 return
-            self._latest = rows
-            usage = [StoredUsage(*row_key, *(min(count, MOST_USAGE) for count in row)) for row_key, row in rows.items()]
-            try:
-                await self._store.add_usage(usage, writer=self._writer, now_s=self._clock.time())
-            except StoreError as error:
-                for row_key, row in rows.items():
-                    known = self._rows.get(row_key)
-                    self._rows[row_key] = row if known is None else [*map(int.__add__, known, row)]
-                if not self._failed:
-                    log.error("usage cannot be stored, and waits in memory: %s", error)
-                self._failed = True
-                return
-            if self._failed:
-                log.info("usage is stored again")
-            self._failed = False
+            if self._rows:
+                rows, self._rows = self._rows, {}
+                if not await self._add(self._additions.begin(rows)):
+                    return
             note_stored()
-            for one in usage:
-                self._metrics.count(one)
+
+    async def _add(self, addition: _Addition) -> bool:
+        """Store an addition. Return whether it is stored. One that may be stored is added again under its number."""
+        usage = addition.list_usage()
+        try:
+            await self._store.add_usage(usage, writer=self._writer, number=addition.number, now_s=self._clock.time())
+        except StoreError as error:
+            if isinstance(error, UncertainError):
+                self._additions.uncertain = addition
+            if self._additions.uncertain is not addition:
+                self._put_back(addition.rows)
+            if not self._failed:
+                log.error("usage cannot be stored, and waits in memory: %s", error)
+            self._failed = True
+            return False
+        self._additions.uncertain = None
+        if self._failed:
+            log.info("usage is stored again")
+        self._failed = False
+        for one in usage:
+            self._metrics.count(one)
+        return True
+
+    def _put_back(self, rows: dict[_Key, list[int]]) -> None:
+        for row_key, row in rows.items():
+            known = self._rows.get(row_key)
+            self._rows[row_key] = row if known is None else [*map(int.__add__, known, row)]
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._rows) or self._additions.uncertain is not None
 
     async def close(self) -> None:
         """Store the rest. Idempotent."""
@@ -295,7 +338,7 @@ class Ledger:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.flush()
-        if self._rows:
+        if self._has_more:
             log.error("the usage of the last moments is lost, because the store failed")
         else:
             await self._report_idle()
@@ -303,12 +346,12 @@ class Ledger:
     async def _store_repeatedly(self) -> None:
         """Store new usage at intervals while there is some; never returns."""
         while True:
-            if not self._rows:  # else it begins again, after an error
+            if not self._has_more:  # else it begins again, after an error
                 await self._wake.wait()
             self._wake.clear()
             is_idle = False
-            while self._rows or not is_idle:  # not at once: a reader of the usage stores what is there, too
-                is_idle = not self._rows
+            while self._has_more or not is_idle:  # not at once: a reader of the usage stores what is there, too
+                is_idle = not self._has_more
                 await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)
             await self._report_idle()

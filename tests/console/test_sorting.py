@@ -83,7 +83,7 @@ async def test_usage_is_sorted_before_its_table_is_cut(tmp_path: Path) -> None:
         day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{at:03}", *about, "", 1, input=at + 2) for at in range(120)]
         usage.append(StoredUsage(day, "t", "k", "dear", *about, "USD", 1, input=1, cost=10**9))
-        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        await gateway._shared.store.add_usage(usage, writer="w", number=1, now_s=1.0)
         root = await browser.signed_in("root")
         page = await root.get("/console/usage?sort=-cost")
         assert names_of_table(page)[:2] == ["dear", "m119"]

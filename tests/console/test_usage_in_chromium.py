@@ -25,7 +25,7 @@ MODELS = ("gpt-4.1", "claude-sonnet-4-5", "gemini-2.5-pro", "mistral-large", "qw
 async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
     store = SqliteStore(str(tmp_path / "gateway.db"))
     await store.open()
-    await store.add_usage(used(), writer="w", now_s=1.0)
+    await store.add_usage(used(), writer="w", number=1, now_s=1.0)
     await store.close()
     settings = config(None, store=f"sqlite:///{tmp_path}/gateway.db", usage={"enabled": True})
     async with GatewayProcess(settings) as process:

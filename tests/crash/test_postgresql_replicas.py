@@ -1,6 +1,7 @@
 """Three gateways on one PostgreSQL, which are killed or stand still, as the server is: decided anywhere, done once.
 
-`REPLICA_FAULTS` is the number of faults (12). Every other gateway goes through PgBouncer.
+`REPLICA_FAULTS` is the number of faults (12), `REPLICA_DECISIONS` that of questions which are decided at two gateways
+at the same time (60). Every other gateway goes through PgBouncer.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from .talk import APPROVAL, CHAT, asking
 pytestmark = pytest.mark.crash
 
 FAULTS: Final = int(os.environ.get("REPLICA_FAULTS", "12"))
-GATEWAYS, TALKS = 3, 4
+DECISIONS: Final = int(os.environ.get("REPLICA_DECISIONS", "60"))
+GATEWAYS, TALKS, AT_ONCE = 3, 4, 12
 #: A run whose gateway is gone has another one within this time, once the store is there.
 TAKEOVER_S: Final = 10.0
 #: A client looks elsewhere after this time: a gateway that stands still answers nothing.
@@ -92,6 +94,13 @@ class Fleet:
         assert status == 200, approval
         body = {"decision": decision, "sha256": approval["sha256"]}
         return (await self.request("POST", f"/context/approvals/{approval_id}", body))[0]
+
+    async def decide_at(self, gateway: GatewayProcess, approval: Json, decision: str) -> int:
+        """Decide at this gateway; return the status of the answer."""
+        body = {"decision": decision, "sha256": approval["sha256"]}
+        url = f"{gateway.base_url}/context/approvals/{approval['id']}"
+        async with self.session.post(url, json=body) as response:
+            return response.status
 
     async def wait_for_end(self, approval_id: str) -> tuple[str, str]:
         """Return the states of an approval and of its run, which has ended."""
@@ -185,3 +194,36 @@ async def test_faults_of_replicas_lose_repeat_and_invent_nothing(tmp_path: Path)
             made.counts.update(f"decision: {status}" for status in statuses)
         print(dict(made.counts), f"slowest {made.slowest_s:.1f} s")
         assert made.slowest_s <= TAKEOVER_S
+
+
+async def test_decisions_at_two_gateways_at_once_hold_once(tmp_path: Path) -> None:
+    """One of the two goes through PgBouncer. Where they differ, one is refused, and the call runs as the other says."""
+    chance = random.Random(20261130)
+    counts: Counter[object] = Counter()
+    approved: Counter[str] = Counter()
+    async with fleet(tmp_path, chance) as made:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def decide_twice(number: int) -> None:
+            async with room:
+                name = f"twice-{number}"
+                approval_id = await made.ask(name)
+                _, approval = await made.request("GET", f"/context/approvals/{approval_id}")
+                wishes = [chance.choice(("approve", "reject")) for _ in range(2)]
+                statuses = await asyncio.gather(
+                    *(
+                        made.decide_at(gateway, approval, wish)
+                        for gateway, wish in zip(chance.sample(made.gateways[:2], 2), wishes, strict=True)
+                    )
+                )
+                accepted = {wish for wish, status in zip(wishes, statuses, strict=True) if status == 200}
+                assert len(accepted) == 1 and sorted(statuses) == [200, 200 if len(set(wishes)) == 1 else 409]
+                state, _ = await made.wait_for_end(approval_id)
+                assert state == ("done" if accepted == {"approve"} else "rejected")
+                approved.update([name] if state == "done" else [])
+                counts[(*wishes, state)] += 1
+
+        await asyncio.gather(*map(decide_twice, range(DECISIONS)))
+    print(dict(counts))
+    assert counts.total() == DECISIONS
+    assert Counter(effect.run for effect in effects(tmp_path)) == approved

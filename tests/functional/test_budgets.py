@@ -35,7 +35,7 @@ async def put(place: Path, *rows: StoredUsage) -> None:
     """Store usage, as a gateway that has ended."""
     store = SqliteStore(str(place))
     await store.open()
-    await store.add_usage(rows, writer="ended", now_s=START_S)
+    await store.add_usage(rows, writer="ended", number=1, now_s=START_S)
     await store.end_usage("ended")
     await store.close()
 

@@ -42,7 +42,7 @@ def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
 async def _store(*rows: StoredUsage) -> Store:
     store = build_scratch_store()
     await store.open()
-    await store.add_usage(rows, writer="w", now_s=NOON_S)
+    await store.add_usage(rows, writer="w", number=1, now_s=NOON_S)
     return store
 
 
@@ -84,8 +84,9 @@ async def test_late_usage_for_an_earlier_day_counts_after_the_next_read() -> Non
     budgets, clock = in_dollars(), ManualClock(NOON_S)
     reader = BudgetReader(store, budgets, METERS, names=lambda: NAMES, clock=clock)
     await reader.read()
-    for day, month in (("2026-11-25", 15), ("2026-11-02", 20), ("2026-11-26", 25), ("2026-10-31", 25)):
-        await store.add_usage([used(day, 5)], writer="v", now_s=NOON_S)
+    months = (("2026-11-25", 15), ("2026-11-02", 20), ("2026-11-26", 25), ("2026-10-31", 25))
+    for number, (day, month) in enumerate(months, 1):
+        await store.add_usage([used(day, 5)], writer="v", number=number, now_s=NOON_S)
         await reader.read()
         assert sums(budgets, "key", CI)[1] == month
     await store.close()
@@ -168,7 +169,7 @@ async def test_first_read_includes_new_keys_and_current_usage(monkeypatch: pytes
     await looks.acquire()
     names += NAMES
     await reader.read()  # as when a key is made
-    await store.add_usage([used("2026-11-26", 7)], writer="w", now_s=NOON_S)
+    await store.add_usage([used("2026-11-26", 7)], writer="w", number=2, now_s=NOON_S)
     async with asyncio.timeout(10):
         for _ in range(3):
             await looks.acquire()

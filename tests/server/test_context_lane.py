@@ -19,7 +19,7 @@ from gateway.runs.idempotency_key import RequestKey
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.runs.undelivered_answers import JOINABLE_S
-from gateway.server.context_lane import LaneServices, build_context_lane, make_servers, open_store
+from gateway.server.context_lane import LaneServices, build_context_lane, make_servers
 from gateway.server.feature import FeatureNeeds, WorkerFeatures
 from gateway.server.lanes.rights import build_key_ring
 from gateway.server.lanes.upstreams import build_groups
@@ -216,28 +216,6 @@ async def test_configured_tool_may_share_the_name_of_a_gateway_tool(tmp_path: Pa
     made = await assembled(tmp_path, tools={"read_result": toolbox("look")})
     shown = await made.enhancer.enhance_prompt("default", tenant="local") if made.enhancer else None
     assert shown is not None and "<name>look</name>" in shown.text and f"<name>{READ_RESULT}</name>" in shown.text
-
-
-# The store.
-
-
-async def test_the_store_is_opened(tmp_path: Path) -> None:
-    """Ready for use, in the folder of the configuration."""
-    store = await open_store(Settings.model_validate({}, context={"folder": tmp_path}), folder=tmp_path)
-    assert await store.list_all_prompts() == []
-    await store.close()
-    assert (tmp_path / "gateway.db").exists()
-
-
-async def test_unusable_store_prevents_the_start_and_hides_its_password(tmp_path: Path) -> None:
-    """A damaged one must not look empty; another database is not there yet; no password in the text."""
-    (tmp_path / "gateway.db").write_bytes(b"this is no database" * 1000)
-    for url in ("sqlite:///gateway.db", "postgresql://user:hunter2@h/db"):
-        settings = Settings.model_validate({"store": url}, context={"folder": tmp_path})
-        with pytest.raises(ConfigError) as failed:
-            await open_store(settings, folder=tmp_path)
-        (problem,) = failed.value.problems
-        assert problem.path == "store" and "hunter2" not in problem.message
 
 
 # Runs on record.

@@ -11,7 +11,7 @@ from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_re
 
 from gateway.testing.messages import Response
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, ok, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -82,6 +82,30 @@ async def test_drain_limit_cuts_remaining_streams_visibly() -> None:
         assert await gateway.wait() == 0
         assert not client.received.endswith(LAST_CHUNK)
         await upstream.wait_open(0)
+
+
+async def test_balancer_sees_the_stop_before_connections_are_refused() -> None:
+    """During `limits.stop_delay`: not ready, and all that comes is served, on connections that end with the answer."""
+    async with (
+        FakeUpstream(serve(ok(b"fine"))) as upstream,
+        GatewayProcess(config(upstream.base_url, limits={"stop_delay": "1h"})) as gateway,
+    ):
+        gateway.signal(signal.SIGTERM)
+        ready = await until_read(lambda: fetch(gateway, b"/health/ready"), lambda answer: answer.status == 503)
+        assert ready.payload == b'{"status": "draining"}'
+        late = await fetch(gateway)
+        assert (late.status, late.payload, late.values(b"connection")) == (200, b"fine", [b"close"])
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+
+
+async def test_drain_follows_the_stop_delay() -> None:
+    """By itself, with code 0."""
+    async with GatewayProcess(config(None, limits={"stop_delay": "50ms"})) as gateway:
+        stopping = Stopwatch()
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+        assert stopping.s > 0.05
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -11,7 +11,7 @@ from metrics_page import check_by_promtool, page_of
 from metrics_page import samples as metric_samples
 
 from gateway.contracts.model_names import EVERY, OTHER, is_usage_match
-from gateway.contracts.storage.store import StoreError
+from gateway.contracts.storage.store import StoreError, UncertainError
 from gateway.contracts.storage.usage import DIMENSIONS, StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
@@ -27,14 +27,17 @@ WHO = ("alice", "acme", "gpt-4.1", "openai", "passthrough")
 
 
 class FailingStore(SqliteStore):
-    """Fails to add usage while it is told to."""
+    """Fails to add usage while it is told to, or adds it with an answer that is lost."""
 
     fails = False
+    loses_answers = False
 
     async def add_usage(self, *args: Any, **more: Any) -> None:
         if self.fails:
             raise StoreError("the disk is full")
         await super().add_usage(*args, **more)
+        if self.loses_answers:
+            raise UncertainError("the server went away")
 
 
 @pytest.fixture
@@ -122,6 +125,22 @@ async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: p
         "usage cannot be stored, and waits in memory: the disk is full",
         "usage is stored again",
     ]
+
+
+async def test_usage_whose_answer_was_lost_counts_once(store: FailingStore) -> None:
+    """It is added again under its number, and what came meanwhile behind it, also if the store fails in between."""
+    one = ledger(store, ManualClock(LATE_S))
+    for loses, fails in ((True, False), (True, False), (False, True), (True, False), (False, False)):
+        store.loses_answers, store.fails = loses, fails
+        one.record(RequestUsage(TokenCounts(2)), *WHO)
+        await one.flush()
+    assert [row.input for row in await rows(store)] == [10]
+    store.loses_answers = True
+    one.record(RequestUsage(TokenCounts(2)), *WHO)
+    await one.flush()
+    store.loses_answers = False
+    await one.close()
+    assert [row.input for row in await rows(store)] == [12]
 
 
 async def test_price_change_applies_only_to_later_usage(store: FailingStore) -> None:

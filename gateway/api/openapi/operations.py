@@ -56,7 +56,7 @@ def _build_limit_parameter(*, default: int) -> Parameter:
 COMMON: Final = (
     *("bad_framing", "host_not_allowed", "origin_not_allowed", "method_not_allowed", "request_timeout"),
     *("target_too_long", "expectation_failed", "headers_too_large", "internal_error", "unsupported_transfer_coding"),
-    *("overloaded", "http_version", "store_full", "store_uncertain"),
+    *("overloaded", "gateway_starting", "http_version", "store_full", "store_uncertain"),
 )
 #: Codes that any operation for a key may answer.
 OF_KEYS: Final = (

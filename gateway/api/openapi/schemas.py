@@ -118,7 +118,7 @@ def _build_response_schemas() -> dict[str, Schema]:
 def _build_schemas_of_others() -> dict[str, Schema]:
     grace = {"type": ["string", "number"], "description": "How long the old key stays valid, such as `1h`."}
     return {
-        "Status": record(status={"enum": ["ok", "ready", "draining", "store_lost"]}),
+        "Status": record(status={"enum": ["ok", "ready", "starting", "draining", "store_lost"]}),
         "Chat": record(
             object=build_constant_schema("chat.completion"),
             **build_text_fields("id", "model"),

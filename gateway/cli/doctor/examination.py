@@ -8,6 +8,7 @@ from gateway.cli.doctor.findings import Finding
 from gateway.cli.doctor.limit_sharing import examine_limit_sharing
 from gateway.cli.doctor.machine import examine_machine
 from gateway.cli.doctor.services import examine_services
+from gateway.cli.doctor.store import examine_store
 from gateway.cli.doctor.upstreams import examine_upstreams
 from gateway.config import LoadedConfig
 from gateway.server.dry_start import rehearse_start
@@ -20,6 +21,8 @@ async def examine(loaded: LoadedConfig, *, timeout_s: float) -> AsyncIterator[Fi
     for warning in (*loaded.warnings, *warnings):
         yield Finding("warn", "configuration", warning)
     for finding in examine_machine(loaded, now_s=time.time()):
+        yield finding
+    async for finding in examine_store(loaded):
         yield finding
     yield await examine_confinement()
     async for finding in examine_upstreams(loaded.settings, timeout_s=timeout_s):

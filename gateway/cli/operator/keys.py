@@ -32,6 +32,7 @@ from gateway.contracts.times import resolve_time
 from gateway.contracts.views import dump_view
 from gateway.registry.loader import PluginProblem
 from gateway.registry.stores import build_store
+from gateway.server.store.clock import StoreClock
 
 PATH: Final = ("context", "keys")
 T = TypeVar("T")
@@ -256,7 +257,9 @@ async def _run_with_store(loaded: LoadedConfig, work: Callable[[KeyIssuer, KeySt
     store = build_store(loaded.settings, folder=loaded.folder)
     try:
         await store.open()
-        issuer = KeyIssuer(store, settings=lambda: loaded.settings, clock=SystemClock())
+        clock = StoreClock(SystemClock())
+        await clock.look(store)
+        issuer = KeyIssuer(store, settings=lambda: loaded.settings, clock=clock)
         return await work(issuer, store)
     finally:
         await store.close()

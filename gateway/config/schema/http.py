@@ -104,6 +104,13 @@ class LimitsSettings(Section):
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")
+    stop_delay: DurationOrZero = Field(
+        default=0.0,
+        description=(
+            "Time in which a gateway that stops still accepts connections, and `/health/ready` answers 503: so long a "
+            "balancer may take to see that. Then `drain` begins."
+        ),
+    )
     shared: Flag | None = Field(
         default=None,
         description=(

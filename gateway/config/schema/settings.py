@@ -18,7 +18,7 @@ from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, build_count_type
 from gateway.config.values.secret import Secret
-from gateway.config.values.units import Duration
+from gateway.config.values.units import Duration, DurationOrZero
 from gateway.features.tracing.section import TracingSettings
 from gateway.features.usage.section import UsageSettings
 
@@ -130,6 +130,9 @@ class Settings(Section):
         description="Database for prompts, memories, hidden turns, runs and approvals.",
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
+    store_wait: DurationOrZero = Field(
+        default=300.0, description="Longest time that a start waits for the server of `store`, if that is away."
+    )
     usage: UsageSettings = Field(default_factory=UsageSettings, description="Tokens and costs, by who used them.")
     metrics: MetricsSettings = Field(default_factory=MetricsSettings, description="Metrics.")
     logging: LoggingSettings = Field(default_factory=LoggingSettings, description="Logs.")

@@ -140,7 +140,14 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, QuotaStore, ReplicaSto
     """
 
     async def open(self) -> None:
-        """Open the store. Await it before every other method."""
+        """Open the store. Await it before every other method.
+
+        Raises StoreAwayError while its server cannot be reached: you may call it again.
+        """
+        ...
+
+    async def read_clock(self) -> float | None:
+        """Return the time (Unix) of the store's server, by which all gateways go; None: it has no clock of its own."""
         ...
 
     async def list_all_prompts(self) -> Sequence[StoredPrompt]:
@@ -352,6 +359,24 @@ class StoreAddress(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerState:
+    """The state of a database server with a store.
+
+    `connection_limit` is the number of connections that it has for gateways. `clock_ahead_s` says by how much its clock
+    is ahead of this machine's. `schema_version` is that of the store, 0 if there is none yet, and `known_version` that
+    of this program; `schema_problem` is why this program cannot use it. `gateways` counts those that share limits or
+    count budgets now.
+    """
+
+    connection_limit: int
+    clock_ahead_s: float
+    schema_version: int
+    known_version: int
+    schema_problem: str | None
+    gateways: int
+
+
 @runtime_checkable
 class ServerAddress(Protocol):
     """Part of the address of a store in a database server, whose connections all its gateways share."""
@@ -361,13 +386,17 @@ class ServerAddress(Protocol):
         """Return the number of connections of each process."""
         ...
 
-    def read_connection_limit(self) -> int:
-        """Request from the server how many connections it has for gateways. Raises StoreError."""
+    def read_state(self) -> ServerState:
+        """Read the state of the server, and change nothing. Raises StoreError. Call it where no event loop runs."""
         ...
 
 
 class StoreError(Exception):
     """The store failed; the text is for the operator's log."""
+
+
+class StoreAwayError(StoreError):
+    """The error that the server of the store cannot be reached, or takes no connection now: it may come back."""
 
 
 class UncertainError(StoreError):

@@ -58,7 +58,7 @@ TABLES: Final[Mapping[str, Sequence[str]]] = {
     "usage": _split("""tenant day key model upstream lane currency requests rejected cut estimated input cached output
         reasoning cost"""),
     "usage_days": ("day", "changes"),
-    "usage_writers": ("writer", "added_s"),
+    "usage_writers": ("writer", "added_s", "number"),
 }
 
 

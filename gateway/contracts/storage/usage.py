@@ -46,10 +46,11 @@ class StoredUsage:
 class UsageStore(Protocol):
     """The store's side. Writes outlive the process, as `kill -9` ends it. Each method is one transaction."""
 
-    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
+    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, number: int, now_s: float) -> None:
         """Add to the usage that is there, up to `MOST_USAGE`.
 
-        Mark the process `writer` as one that may have more to add.
+        A process, `writer`, numbers its additions from 1. One that is there, or comes behind a later one, adds nothing:
+        so it may be repeated after an UncertainError. Mark the process as one that may have more to add.
         """
         ...
 

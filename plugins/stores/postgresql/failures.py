@@ -1,6 +1,7 @@
 """Errors of PostgreSQL and of the way to it, as the store raises them, with the next step."""
 
 import asyncio
+import ssl
 from typing import Final
 
 import asyncpg
@@ -15,14 +16,16 @@ _CONFLICTS: Final[dict[str, type[ConflictError]]] = {
     "TW002": AskedAlreadyError,
     "TW003": KeyTakenError,
 }
-#: The transaction was undone, and the same call may succeed at once: serialization failure, deadlock.
-_REPEATABLE: Final = ("40001", "40P01")
+#: The transaction was undone, and the same call may succeed at once: serialization failure, deadlock, lock timeout, a
+#: table that got a column while a function waited for it.
+_REPEATABLE: Final = ("40001", "40P01", "55P03", "42804")
 #: The server ends, or begins: admin_shutdown, crash_shutdown, cannot_connect_now.
 _SHUTDOWN: Final = ("57P01", "57P02", "57P03")
+_TOO_MANY: Final = "53300"
 _NEXT_STEPS: Final = {
     "53100": "the disk of the database server is full: make room there",
     "53200": "the database server is out of memory",
-    "53300": "the database server has no connection left: lower `pool` in the URL of the store, or raise "
+    _TOO_MANY: "the database server has no connection left: lower `pool` in the URL of the store, or raise "
     "max_connections (gateways x workers x pool must fit)",
     "25006": "the database is read-only, as a standby is: name the primary in the URL of the store",
     "28000": "the database refuses the role: look at the URL of the store and at pg_hba.conf",
@@ -42,6 +45,13 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate in _SHUTDOWN:
         return True
     return isinstance(error, _LOST)
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether the server cannot be reached, or takes no connection now. A refused certificate stays refused."""
+    if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _TOO_MANY:
+        return True
+    return is_lost(error) and not isinstance(error, ssl.SSLError)
 
 
 def is_repeatable(error: BaseException) -> bool:

@@ -33,13 +33,6 @@ RETRY_S, PAUSE_S = 5.0, 0.1
 #: For telling the server that a connection ends.
 CLOSE_S: Final = 0.5
 
-#: Without those that are kept for superusers. Since PostgreSQL 16 further ones are kept for a role of the server.
-_CONNECTION_LIMIT: Final = """SELECT least(
-    current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
-        - coalesce(current_setting('reserved_connections', true)::integer, 0),
-    (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
-    (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))"""
-
 
 #: Statements that a connection keeps prepared. The texts of lists depend on their filters; most have no more than 60.
 MOST_PREPARED: Final = 100
@@ -244,23 +237,3 @@ class PostgresqlPool:
                 is_first = False
             else:
                 return rows
-
-
-def read_connection_limit(url: str) -> int:
-    """Return the number of connections that the server has for the role and the database of a URL.
-
-    Raises StoreError. Call it where no event loop runs.
-    """
-    try:
-        return asyncio.run(_read_limit(url))
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
-        raise translate_error(error) from error
-
-
-async def _read_limit(url: str) -> int:
-    connection = await connect(url)
-    try:
-        ((limit,),) = await connection.fetch(_CONNECTION_LIMIT)
-    finally:
-        connection.terminate()
-    return int(limit)

@@ -42,7 +42,8 @@ _RUNS: Final = f"""SELECT {_select_runs("r", request=_REQUEST)} FROM twolane.run
     LEFT JOIN twolane.requests q ON q.tenant = r.tenant AND q.run_id = r.id WHERE r.tenant = $1"""
 _RUN: Final = f"{_RUNS} AND r.id = $2"
 _RUNS_LIKE: Final = f"{_RUNS} AND r.fingerprint = $2 AND r.updated_s >= $3 ORDER BY r.created_s DESC, r.id DESC"
-_RUNS_WITH_KEY: Final = f"""{_RUNS} AND r.caller = $2 AND r.idempotency_key = $3
+_RUNS_WITH_KEY: Final = f"""{_RUNS} AND r.caller = $2 AND r.idempotency_key IS NOT NULL
+    AND twolane.digest(r.idempotency_key) = twolane.digest($3)
     ORDER BY r.holds_key NULLS LAST, r.created_s DESC, r.id DESC"""
 _UNDELIVERED_RUN: Final = f"""{_RUNS} AND r.id = (SELECT u.run_id FROM twolane.undelivered u
     WHERE u.tenant = $1 AND u.fingerprint = $2)"""

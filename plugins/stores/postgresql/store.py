@@ -88,6 +88,10 @@ class PostgresqlStore(
         if self._pool is not None:
             await self._pool.close()
 
+    async def read_clock(self) -> float:
+        ((now_s,),) = await self._read("SELECT twolane.now_s()")
+        return float(now_s)
+
     async def find_loss_reason(self) -> str | None:
         looking = asyncio.ensure_future(self._find_loss_reason())
         # A server that is away loses nothing: what is written meanwhile fails. It is the reason of the last time.

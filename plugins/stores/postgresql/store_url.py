@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from gateway.plugin import StoreError
+from gateway.plugin import ServerState, StoreError
 
 if TYPE_CHECKING:
-    from .audit_reader import PostgresqlReader
+    from .reader import PostgresqlReader
     from .tables import PostgresqlTables
 
 #: Connections of a process, unless the URL says otherwise.
@@ -62,19 +62,19 @@ class PostgresqlAddress:
     def connections(self) -> int:
         return split_pool(self.url)[1]
 
-    def read_connection_limit(self) -> int:
+    def read_state(self) -> ServerState:
         if (problem := self.problem()) is not None:
             raise StoreError(problem)
         # As below.
-        from .pool import read_connection_limit
+        from .reader import read_state
 
-        return read_connection_limit(split_pool(self.url)[0])
+        return read_state(split_pool(self.url)[0])
 
     def get_reader(self) -> "PostgresqlReader":
         if (problem := self.problem()) is not None:
             raise StoreError(problem)
         # asyncpg is an optional dependency, and this module is imported to check a configuration.
-        from .audit_reader import PostgresqlReader
+        from .reader import PostgresqlReader
 
         return PostgresqlReader(split_pool(self.url)[0])
 

@@ -29,10 +29,11 @@ PIECE_BYTES: Final = 4 << 20
 _ROWS, _FIRST_ROWS = 1000, 20
 #: So long a gateway may still be connected that has ended, and the pause between two looks.
 GONE_S, LOOK_AGAIN_S = 1.0, 0.05
-#: The statements for tables that have no such name here, or whose rows do not all count.
+#: The statements for tables that have no such name here, or whose rows or columns do not all count.
 _SELECTS: Final = {
     "counters": "SELECT name, value FROM twolane.counters WHERE value > 0 ORDER BY name",
     "sequences": "SELECT name, seq FROM twolane.seals WHERE name = 'events' AND seq > 0",
+    "usage_writers": "SELECT writer, added_s, number FROM twolane.usage_writers WHERE has_more",
 }
 #: The order of age of rows, where it is not that of their numbers or does not matter.
 _ORDERS: Final = {
@@ -58,6 +59,8 @@ _PUT_COUNTERS: Final = """INSERT INTO twolane.counters SELECT * FROM unnest($1::
     ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 _PUT_SEQUENCES: Final = """UPDATE twolane.seals SET seq = n.last FROM unnest($1::text[], $2::bigint[]) n(name, last)
     WHERE seals.name = n.name"""
+#: For tables that have no such name here, or are not empty at first.
+_PUTS: Final = {"counters": _PUT_COUNTERS, "sequences": _PUT_SEQUENCES}
 _PUT_CHAIN_END: Final = """UPDATE twolane.seals SET seq = a.seq, hash = a.hash
     FROM (SELECT seq, hash FROM twolane.audit ORDER BY seq DESC LIMIT 1) a WHERE name = 'audit'"""
 _UNNUMBERED: Final = """SELECT EXISTS (SELECT FROM twolane.new_events)
@@ -113,9 +116,8 @@ class PostgresqlTableWriter(PostgresqlTableReader):
 
     def write_rows(self, table: str, rows: Sequence[TableRow]) -> None:
         columns = TABLES[table]
-        if table in _SELECTS:
+        if (statement := _PUTS.get(table)) is not None:
             names, numbers = zip(*rows, strict=True)
-            statement = _PUT_COUNTERS if table == "counters" else _PUT_SEQUENCES
             self._run(self._connection.fetch(statement, list(names), list(numbers)))
             return
         booleans = [place for place, column in enumerate(columns) if (table, column) in self._booleans]
@@ -138,7 +140,7 @@ class PostgresqlTableWriter(PostgresqlTableReader):
             )
 
     def commit(self) -> None:
-        for table in TABLES.keys() - _SELECTS.keys():
+        for table in TABLES.keys() - _PUTS.keys():
             self._run(self._connection.execute(f"ANALYZE twolane.{table}"))
         try:
             self._run(self._connection.execute("COMMIT"))

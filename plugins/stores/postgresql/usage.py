@@ -23,9 +23,9 @@ _GATEWAYS: Final = """SELECT count(*) FROM twolane.duties
 class PostgresqlUsage(PostgresqlBase):
     """The part of a store for usage."""
 
-    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
+    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, number: int, now_s: float) -> None:
         added = to_arrays([USAGE.values(one) for one in usage], len(USAGE.names))
-        await self._call("add_usage", writer, now_s, MOST_USAGE, *added)
+        await self._call("add_usage", writer, number, now_s, MOST_USAGE, *added)
 
     async def end_usage(self, writer: str) -> None:
         await self._call("end_usage", writer)

@@ -137,6 +137,9 @@ class SqliteStore(
     def _open_reader(self) -> PlainTransactions:
         return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
 
+    async def read_clock(self) -> None:
+        return None  # a file has none: its gateways are on one machine
+
     async def find_loss_reason(self) -> str | None:
         return None if self._watch is None else await self._looks.find_loss_reason()
 

@@ -405,6 +405,10 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE TABLE replica_leases (
             name TEXT PRIMARY KEY, owner TEXT NOT NULL, address TEXT NOT NULL, until_s REAL NOT NULL) WITHOUT ROWID""",
     ),
+    (
+        # The last addition of usage by each process: one that is repeated is found done.
+        "ALTER TABLE usage_writers ADD COLUMN number INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 
 

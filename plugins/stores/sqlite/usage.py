@@ -16,7 +16,8 @@ _SUMS: Final = tuple(name for name in USAGE.names if name not in _KEY)
 _ADD: Final = f"""INSERT INTO usage ({", ".join(USAGE.names)}) VALUES ({", ".join("?" * len(USAGE.names))})
     ON CONFLICT (tenant, day, key, model, upstream, lane, currency) DO UPDATE SET
     {", ".join(f"{name} = min({name} + excluded.{name}, {MOST_USAGE})" for name in _SUMS)}"""  # noqa: S608 - names of columns
-_MARK: Final = "INSERT OR REPLACE INTO usage_writers (writer, added_s) VALUES (?, ?)"
+_MARK: Final = """INSERT INTO usage_writers (writer, added_s, number) VALUES (?, ?, ?) ON CONFLICT (writer) DO UPDATE
+    SET added_s = excluded.added_s, number = excluded.number WHERE number < excluded.number"""
 _UNMARK: Final = "DELETE FROM usage_writers WHERE writer = ?"
 _LOST: Final = "DELETE FROM usage_writers WHERE added_s < ? RETURNING added_s"
 _CHANGES: Final = "SELECT day, changes FROM usage_days WHERE day >= ? AND day <= ?"
@@ -37,12 +38,12 @@ _ATTENDING: Final = "SELECT count(*) FROM duties WHERE name >= 'gateway ' AND na
 class SqliteUsage(SqliteWork):
     """The part of a store for usage."""
 
-    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
+    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, number: int, now_s: float) -> None:
         rows = [USAGE.values(one) for one in usage]
 
         def add(connection: sqlite3.Connection) -> None:
-            connection.executemany(_ADD, rows)
-            connection.execute(_MARK, (writer, now_s))
+            if connection.execute(_MARK, (writer, now_s, number)).rowcount:
+                connection.executemany(_ADD, rows)
 
         await self._write(add)
 

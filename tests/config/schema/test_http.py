@@ -18,6 +18,7 @@ def test_request_limit_defaults_match_the_contract() -> None:
         "write": 60.0,
         "keepalive": 75.0,
         "drain": 30.0,
+        "stop_delay": 0.0,
         "shared": None,
         "valkey": None,
         "valkey_file": None,

@@ -23,7 +23,7 @@ ROWS = [
 async def test_usage_command_prints_a_table() -> None:
     """Names to the left, numbers to the right; no terminal obeys the name of a model."""
     async with LocalGateway({"upstreams": []}) as gateway:
-        await gateway.gateway._shared.store.add_usage(ROWS, writer="w", now_s=1.0)
+        await gateway.gateway._shared.store.add_usage(ROWS, writer="w", number=1, now_s=1.0)
         lines = await told(lambda: list_usage(Remote(gateway.base_url, None), **ALL, by="key,model", as_json=False))
         assert lines == [
             "usage is not recorded: set usage.enabled in gateway.yaml",
@@ -36,7 +36,7 @@ async def test_usage_command_prints_a_table() -> None:
 async def test_usage_command_prints_json_lines_or_none() -> None:
     """One object a line, as the page has it."""
     async with LocalGateway({"upstreams": []}) as gateway:
-        await gateway.gateway._shared.store.add_usage(ROWS[:1], writer="w", now_s=1.0)
+        await gateway.gateway._shared.store.add_usage(ROWS[:1], writer="w", number=1, now_s=1.0)
         (line,) = await told(lambda: list_usage(Remote(gateway.base_url, None), **ALL, by="day", as_json=True))
         assert json.loads(line)["cost"] == 1.2345
         lines = await told(

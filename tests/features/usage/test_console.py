@@ -72,7 +72,7 @@ async def test_usage_page_shows_the_tenants_of_the_key_with_escaped_names(tmp_pa
         day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", "gpt-<b>4</b>", *about, "USD", 3, 1, 0, 1, 1200, 5, 300, 0, 1_500_000_000)]
         usage += [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN)]
-        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        await gateway._shared.store.add_usage(usage, writer="w", number=1, now_s=1.0)
         page = await (await browser.signed_in(who)).get("/console/usage?by=model&days=7")
         assert (page.status, page.heading) == (200, "Usage")
         if who == "user":
@@ -99,7 +99,7 @@ async def test_usage_page_omits_the_split_charts_for_too_many_rows(
         today, about = gateway._process.clock.time(), ("up", "passthrough")
         days = [format_day(today), format_day(today - 86400)]
         usage = [StoredUsage(day, "t", "k", name, *about, "", 1, input=1) for name in ("m1", "m2") for day in days]
-        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        await gateway._shared.store.add_usage(usage, writer="w", number=1, now_s=1.0)
         page = await (await browser.signed_in("root")).get("/console/usage")
         assert page.status == 200 and len(page.root.all("svg", role="img")) == 1
         assert "too much usage to split it by day" in page.main and "m2" in page.main
@@ -111,7 +111,7 @@ async def test_usage_csv_contains_all_rows_of_the_tenant(tmp_path: Path) -> None
         gateway = browser.gateway.gateway
         day, about = format_day(gateway._process.clock.time()), ("up", "passthrough")
         usage = [StoredUsage(day, "t", "k", f"m{i}", *about, "", 1, input=1) for i in range(SHOWN + 5)]
-        await gateway._shared.store.add_usage(usage, writer="w", now_s=1.0)
+        await gateway._shared.store.add_usage(usage, writer="w", number=1, now_s=1.0)
         root, user = await browser.signed_in("root"), await browser.signed_in("user")
         page = await root.get("/console/usage?by=model&days=7")
         (place,) = [one for one in page.links if one.startswith("/console/usage/csv")]

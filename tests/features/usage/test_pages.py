@@ -30,7 +30,7 @@ async def asked(query: str, *, caller: str = "root", status: int = 200) -> Any:
     """The answer to a query, of a gateway with the usage above."""
     clock = ManualClock(NOW_S)
     async with LocalGateway({"upstreams": [], "keys": KEYS, "usage": {"enabled": True}}, clock=clock) as made:  # type: ignore[arg-type]
-        await made.gateway._shared.store.add_usage([FIRST, OLD, THEIRS, WIDE], writer="w", now_s=NOW_S)
+        await made.gateway._shared.store.add_usage([FIRST, OLD, THEIRS, WIDE], writer="w", number=1, now_s=NOW_S)
         async with (
             aiohttp.ClientSession(made.base_url) as session,
             session.get(USAGE + query, headers={"X-Gateway-Key": caller}) as response,

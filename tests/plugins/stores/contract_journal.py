@@ -1,6 +1,7 @@
 """What every store promises of runs: imported by its test module like `contract`."""
 
 import asyncio
+import random
 from contextlib import suppress
 from dataclasses import replace
 
@@ -291,6 +292,19 @@ async def test_runs_with_key_returns_only_runs_of_the_caller(store: Store) -> No
         kept = run(f"r{number}", caller=caller, tenant=tenant, idempotency_key="k", created_s=float(number))
         await store.write(new(kept, takes_key_of="r0"))
     assert [r.id for r in await store.list_runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
+
+
+async def test_idempotency_key_may_be_longer_than_an_entry_of_an_index(store: Store) -> None:
+    """A client chooses it: as long as a line of a request's head, and not alike at its beginning or end only."""
+    keys = [random.Random(1).randbytes(4000).hex() + end for end in ("a", "b")]
+    for number, key in enumerate(keys):
+        await store.write(new(run(f"r{number}", idempotency_key=key)))
+    assert [[r.id for r in await store.runs_with_key(key, tenant="acme", caller="ann")] for key in keys] == [
+        ["r0"],
+        ["r1"],
+    ]
+    with pytest.raises(KeyTakenError):
+        await store.write(new(run("r2", idempotency_key=keys[0])))
 
 
 async def test_idempotency_key_belongs_to_one_run(store: Store) -> None:

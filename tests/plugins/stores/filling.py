@@ -53,8 +53,9 @@ async def _fill_general(store: Store) -> None:
         replace(key, id="new", sha256="new", rotated_from=key.id, used_s=3.5), until_s=50.0, audit=()
     )
     rows = [StoredUsage("2026-11-30", name, name, name, name, name, name, 1, 1, cost=MOST_USAGE) for name in NAMES]
-    await store.add_usage([*rows, replace(rows[0], day="2026-11-29", model="", currency="")], writer="w\0", now_s=4.5)
-    await store.add_usage(rows[:1], writer="w\0", now_s=5.5)
+    rows.append(replace(rows[0], day="2026-11-29", model="", currency=""))
+    await store.add_usage(rows, writer="w\0", number=1, now_s=4.5)
+    await store.add_usage(rows[:1], writer="w\0", number=2, now_s=5.5)
 
 
 async def _fill_runs(store: Store) -> None:

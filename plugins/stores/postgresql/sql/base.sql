@@ -4,7 +4,8 @@
 -- 2. Each of these functions begins with `begin_write`. A write whose answer was lost is sent again under the same
 --    number: it is carried out once, and one that arrives behind a later write of the same writer is refused.
 -- 3. A function of a released version keeps its parameters and its result: gateways of two versions use one schema.
--- 4. Text is as the codec of the client writes it (U+0000 is escaped), in the order of its code points.
+-- 4. Whatever adds a row names its columns: a later version may have further ones, which are never NULL there.
+-- 5. Text is as the codec of the client writes it (U+0000 is escaped), in the order of its code points.
 
 CREATE SCHEMA twolane;
 
@@ -56,6 +57,13 @@ END $$;
 CREATE FUNCTION twolane.kept_result(p_writer text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT result FROM twolane.writers WHERE writer = p_writer);
+END $$;
+
+-- What stands in an index for a text of any length: an entry of an index has 2.7 kB at most. The encoding is always the
+-- same, so the result is, too.
+CREATE FUNCTION twolane.digest(p_text text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN sha256(convert_to(p_text, 'UTF8'));
 END $$;
 
 -- The last numbers that were given to events and to lines of the audit log. A reader that gives numbers locks the row.

@@ -29,8 +29,8 @@ CREATE FUNCTION twolane.add_events(p_events json) RETURNS void LANGUAGE plpgsql 
 BEGIN
     INSERT INTO twolane.new_events (tenant, run_id, type, data, created_s)
     SELECT e.tenant, e.run_id, e.type, e.data, e.created_s
-    FROM json_populate_recordset(NULL::twolane.new_events, p_events) WITH ORDINALITY
-        AS e(id, tenant, run_id, type, data, created_s, place)
+    FROM ROWS FROM (json_to_recordset(p_events) AS (tenant text, run_id text, type text, data bytea,
+        created_s double precision)) WITH ORDINALITY AS e(tenant, run_id, type, data, created_s, place)
     ORDER BY e.place;
 END $$;
 

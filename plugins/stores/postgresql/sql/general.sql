@@ -3,13 +3,6 @@
 -- 1. A change of prompts and services increases the generation in its own transaction. Others notice it by that.
 -- 2. A service is changed only as the version that its reader saw.
 
--- What stands in an index for a text of any length: an entry of an index has 2.7 kB at most. The encoding is always the
--- same, so the result is, too.
-CREATE FUNCTION twolane.digest(p_text text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-BEGIN
-    RETURN sha256(convert_to(p_text, 'UTF8'));
-END $$;
-
 CREATE TABLE twolane.counters (name text COLLATE "C" PRIMARY KEY, value bigint NOT NULL);
 INSERT INTO twolane.counters VALUES ('generation', 0), ('keys', 0);
 

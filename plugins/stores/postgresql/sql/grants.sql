@@ -53,7 +53,9 @@ END $$;
 CREATE FUNCTION twolane.put_ask(p_writer text, p_number bigint, p_ask json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM twolane.begin_write(p_writer, p_number); -- a second time does no harm
-    INSERT INTO twolane.asks SELECT * FROM json_populate_record(NULL::twolane.asks, p_ask)
+    INSERT INTO twolane.asks (id, tenant, caller, conversation, created_s, expires_s, "user")
+    SELECT a.id, a.tenant, a.caller, a.conversation, a.created_s, a.expires_s, a."user"
+    FROM json_populate_record(NULL::twolane.asks, p_ask) a
     ON CONFLICT (tenant, id) DO UPDATE SET expires_s = excluded.expires_s;
 END $$;
 

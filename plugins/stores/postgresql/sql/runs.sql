@@ -34,9 +34,10 @@ CREATE TABLE twolane.runs (
     idle_s double precision, -- when it was changed last, where nothing drives it
     PRIMARY KEY (id, tenant)) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX runs_by_fingerprint ON twolane.runs (tenant, fingerprint, created_s);
-CREATE INDEX runs_by_key ON twolane.runs (tenant, caller, idempotency_key, created_s)
+CREATE INDEX runs_by_key ON twolane.runs (tenant, caller, twolane.digest(idempotency_key), created_s)
     WHERE idempotency_key IS NOT NULL;
-CREATE UNIQUE INDEX runs_holding_keys ON twolane.runs (tenant, caller, idempotency_key) WHERE holds_key;
+CREATE UNIQUE INDEX runs_holding_keys ON twolane.runs (tenant, caller, twolane.digest(idempotency_key))
+    WHERE holds_key;
 CREATE INDEX runs_free ON twolane.runs (state, idle_s) WHERE owner IS NULL
     AND state IN ('running', 'awaiting_approval', 'awaiting_client', 'unknown')
     AND (pending = 0 OR state <> 'awaiting_approval');
@@ -116,8 +117,8 @@ BEGIN
     IF r.idempotency_key IS NOT NULL THEN
         -- A run that came to nothing gives its key up, and so does the named one.
         UPDATE twolane.runs SET holds_key = NULL
-        WHERE tenant = r.tenant AND caller = r.caller AND idempotency_key = r.idempotency_key AND holds_key
-            AND id <> r.id
+        WHERE tenant = r.tenant AND caller = r.caller
+            AND twolane.digest(idempotency_key) = twolane.digest(r.idempotency_key) AND holds_key AND id <> r.id
             AND (id = p_takes_key_of OR (NOT effects AND state IN ('failed', 'interrupted', 'cancelled')));
     END IF;
     INSERT INTO twolane.runs (id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state,
@@ -162,7 +163,13 @@ END $$;
 
 CREATE FUNCTION twolane.put_steps(p_steps json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO twolane.steps SELECT * FROM json_populate_recordset(NULL::twolane.steps, p_steps)
+    INSERT INTO twolane.steps (run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate,
+        decision, basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted,
+        late, answer)
+    SELECT s.run_id, s.tenant, s.number, s.round, s.call_id, s.tool, s.model_name, s.arguments, s.sha256, s.terminate,
+        s.decision, s.basis, s.rule, s.reason, s.state, s.approval_id, s.result, s.shown, s.started_s, s.finished_s,
+        s.risk_level, s.tainted, s.late, s.answer
+    FROM json_populate_recordset(NULL::twolane.steps, p_steps) s
     ON CONFLICT (tenant, run_id, number) DO UPDATE SET
         round = excluded.round, call_id = excluded.call_id, tool = excluded.tool, model_name = excluded.model_name,
         arguments = excluded.arguments, sha256 = excluded.sha256, terminate = excluded.terminate,

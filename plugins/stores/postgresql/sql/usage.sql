@@ -20,21 +20,33 @@ CREATE TABLE twolane.usage (
     PRIMARY KEY (tenant, day, key, model, upstream, lane, currency));
 CREATE INDEX usage_by_day ON twolane.usage (day);
 
--- The processes that may have usage which is not stored yet.
-CREATE TABLE twolane.usage_writers (writer text COLLATE "C" PRIMARY KEY, added_s double precision NOT NULL);
+-- The processes that may have usage which is not stored yet, and the number of the last addition of each. A row outlives
+-- the last addition for a while: an attempt of it that was given up may still come.
+CREATE TABLE twolane.usage_writers (
+    writer text COLLATE "C" PRIMARY KEY,
+    added_s double precision NOT NULL,
+    number bigint NOT NULL,
+    has_more boolean NOT NULL DEFAULT true);
 
 -- How often the usage of a day has changed.
 CREATE TABLE twolane.usage_days (day text COLLATE "C" PRIMARY KEY, changes bigint NOT NULL);
 
--- No count becomes more than `p_most`. All writers lock rows in the same order.
+-- Add the usage of a process, unless an addition of it with this number, or with a later one, is there. No count becomes
+-- more than `p_most`. All processes lock rows in the same order.
 CREATE FUNCTION twolane.add_usage(
-    p_writer text, p_number bigint, p_process text, p_now_s double precision, p_most bigint, p_days text[],
-    p_tenants text[], p_keys text[], p_models text[], p_upstreams text[], p_lanes text[], p_currencies text[],
-    p_requests bigint[], p_rejected bigint[], p_cut bigint[], p_estimated bigint[], p_input bigint[],
-    p_cached bigint[], p_output bigint[], p_reasoning bigint[], p_cost bigint[]
+    p_writer text, p_number bigint, p_process text, p_addition bigint, p_now_s double precision, p_most bigint,
+    p_days text[], p_tenants text[], p_keys text[], p_models text[], p_upstreams text[], p_lanes text[],
+    p_currencies text[], p_requests bigint[], p_rejected bigint[], p_cut bigint[], p_estimated bigint[],
+    p_input bigint[], p_cached bigint[], p_output bigint[], p_reasoning bigint[], p_cost bigint[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT twolane.begin_write(p_writer, p_number) THEN
+        RETURN;
+    END IF;
+    INSERT INTO twolane.usage_writers AS w (writer, added_s, number) VALUES (p_process, p_now_s, p_addition)
+    ON CONFLICT (writer) DO UPDATE SET added_s = excluded.added_s, number = excluded.number, has_more = true
+        WHERE w.number < excluded.number;
+    IF NOT FOUND THEN
         RETURN;
     END IF;
     INSERT INTO twolane.usage AS u (day, tenant, key, model, upstream, lane, currency, requests, rejected, cut,
@@ -57,17 +69,15 @@ BEGIN
         reasoning = least(u.reasoning + excluded.reasoning, p_most), cost = least(u.cost + excluded.cost, p_most);
     INSERT INTO twolane.usage_days AS d (day, changes) SELECT DISTINCT unnest(p_days), 1 ORDER BY 1
     ON CONFLICT (day) DO UPDATE SET changes = d.changes + 1;
-    INSERT INTO twolane.usage_writers (writer, added_s) VALUES (p_process, p_now_s)
-    ON CONFLICT (writer) DO UPDATE SET added_s = excluded.added_s;
 END $$;
 
 CREATE FUNCTION twolane.end_usage(p_writer text, p_number bigint, p_process text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM twolane.begin_write(p_writer, p_number); -- a second time does no harm
-    DELETE FROM twolane.usage_writers WHERE writer = p_process;
+    UPDATE twolane.usage_writers SET has_more = false WHERE writer = p_process;
 END $$;
 
--- Forget the processes that added nothing since, and return when each did for the last time.
+-- Forget the processes that added nothing since. Return of those that may have had more when each added for the last time.
 CREATE FUNCTION twolane.forget_lost_usage(
     p_writer text, p_number bigint, p_before_s double precision
 ) RETURNS SETOF double precision LANGUAGE plpgsql AS $$
@@ -76,9 +86,9 @@ DECLARE
 BEGIN
     IF twolane.begin_write(p_writer, p_number) THEN
         WITH lost AS (
-            DELETE FROM twolane.usage_writers WHERE added_s < p_before_s RETURNING added_s
+            DELETE FROM twolane.usage_writers WHERE added_s < p_before_s RETURNING added_s, has_more
         )
-        SELECT jsonb_agg(added_s ORDER BY added_s) INTO v_lost FROM lost;
+        SELECT jsonb_agg(added_s ORDER BY added_s) INTO v_lost FROM lost WHERE has_more;
         PERFORM twolane.keep_result(p_writer, v_lost);
     ELSE
         v_lost := twolane.kept_result(p_writer);

@@ -19,6 +19,7 @@ from gateway.plugins.stores.postgresql.migrations import migrate
 from gateway.plugins.stores.postgresql.pool import PostgresqlPool
 from gateway.plugins.stores.postgresql.store import PostgresqlStore
 from tests.plugins.stores.contract import Reopen
+from tests.plugins.stores.postgresql.next_schema import NEXT_SCHEMA
 from tests.postgres import pooler, postgres_server
 
 #: In place of the product's function: the contract's tests let time pass without waiting for it.
@@ -108,12 +109,13 @@ END $$
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The end of a URL of a server; its database `empty_store` has the schema, and `clocked_store` a clock of the
-    tests besides.
+    """The end of a URL of a server; its database `empty_store` has the schema. `clocked_store` has that of a later
+    version, and a clock of the tests besides.
     """
     with postgres_server("CREATE DATABASE empty_store") as place:
         asyncio.run(migrate(url_of(place, "empty_store")))
         asyncio.run(execute(url_of(place, "postgres"), "CREATE DATABASE clocked_store TEMPLATE empty_store"))
+        asyncio.run(migrate(url_of(place, "clocked_store"), schema=NEXT_SCHEMA))
         asyncio.run(execute(url_of(place, "clocked_store"), CLOCK, SEEDS))
         yield place
 

@@ -10,12 +10,12 @@ import pytest
 from gateway.contracts.storage.journal import ConflictError
 from gateway.contracts.storage.store import StoreError, UncertainError
 from gateway.plugins.stores.postgresql import pool as pool_module
-from gateway.plugins.stores.postgresql.pool import PostgresqlPool, read_connection_limit
+from gateway.plugins.stores.postgresql.pool import PostgresqlPool
 from gateway.testing.ports import free_port
 from tests.plugins.stores.postgresql.conftest import execute, open_store, quiet_store, url_of
 from tests.plugins.stores.postgresql.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.plugins.stores.records import audit_line, broken, event, moved, new, run
-from tests.postgres import PostgresServer, postgres_server, started_server
+from tests.postgres import PostgresServer, started_server
 
 pytestmark = pytest.mark.postgres
 
@@ -266,18 +266,3 @@ async def test_more_statements_than_a_connection_keeps_prepared_are_answered(new
     for number in range(pool_module.MOST_PREPARED + 5):
         assert await pool.read(f"SELECT {number}, $1::int", number) == [(number, number)]
     await pool.close()
-
-
-def test_smallest_limit_of_server_role_and_database_counts(new_database: str) -> None:
-    """Of a hundred connections PostgreSQL keeps three for superusers; newer servers may keep further ones."""
-    assert read_connection_limit(new_database) == 97
-    asyncio.run(execute(new_database, f"ALTER DATABASE {new_database.rpartition('/')[2]} CONNECTION LIMIT 9"))
-    assert read_connection_limit(new_database) == 9
-    with postgres_server("CREATE ROLE few LOGIN CONNECTION LIMIT 20", newest=True) as place:
-        assert read_connection_limit(f"postgresql://owner@{place}") == 97
-        assert read_connection_limit(f"postgresql://few@{place}") == 20
-
-
-def test_server_that_is_away_is_an_error_of_the_store() -> None:
-    with pytest.raises(StoreError, match=r"PostgreSQL: .*Connect call failed"):
-        read_connection_limit(f"postgresql://owner@127.0.0.1:{free_port()}/store")

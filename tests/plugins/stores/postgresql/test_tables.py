@@ -28,7 +28,7 @@ FURTHER_TABLES = {
     *("quota_gateways", "quota_limits", "quota_shares", "replica_leases"),
 }
 FURTHER_COLUMNS = {
-    *(("memory_owners", "memories"), ("runs", "pending"), ("runs", "idle_s")),
+    *(("memory_owners", "memories"), ("runs", "pending"), ("runs", "idle_s"), ("usage_writers", "has_more")),
     *(("approvals", "number"), ("grants", "number"), ("audit", "id")),
 }
 

@@ -17,7 +17,7 @@ from tests.plugins.stores.contract_usage import ROW
 async def main():
     store = SqliteStore({place!r})
     await store.open()
-    await store.add_usage([ROW], writer="killed", now_s=7.0)
+    await store.add_usage([ROW], writer="killed", number=1, now_s=7.0)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

@@ -1,0 +1,1 @@
+"""The store of a worker: how it is opened, and its clock."""
