@@ -15,10 +15,11 @@ SERVERS := tests/mcp_servers/node/node_modules
 AXE := tests/console/node/node_modules
 NEWEST := tests/servers/postgres/node_modules
 ARGS   ?=
+ONLY   ?=
 
 PY  := $(VENV)/bin/python
 # Not compiled: most modules are never imported, and the others are compiled when they are.
-PIP  = -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes
+PIP  = -m pip --disable-pip-version-check $(if $1,--python $1) install --quiet --no-compile --require-hashes
 
 # Bytecode is kept, whatever the shell says: without it every start compiles everything.
 export PYTHONDONTWRITEBYTECODE :=
@@ -44,10 +45,10 @@ demo-words: $(VENV)/.run ## print the words that the demo model obeys
 	@$(PY) -m gateway.demo --words
 
 test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/http -k name" for some of them)
-	$(PY) -m pytest -n $(JOBS) --dist worksteal -m "$(EVERYWHERE)" $(ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist each -m "$(EVERYWHERE)$(if $(ONLY), and $(ONLY))" $(ARGS)
 
 test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configuration, stages
-	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
+	$(PY) -m pytest -n auto --dist each -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
 	$(PY) -m pytest -m postgres $(addprefix tests/,cli deploy e2e judged plugins/stores/postgresql plugins/tools/execute_sql) $(ARGS)
@@ -169,11 +170,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: requirements/base.txt | $(VENV)/bin/python
 	@echo "Installing what the gateway needs into $(VENV): half a minute or so, this once."
-	@$(PY) $(PIP) -r requirements/base.txt
+	@$(PY) $(call PIP) -r requirements/base.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt | $(VENV)/bin/python
-	$(PY) $(PIP) -r requirements/dev.txt
+	$(PY) $(call PIP) -r requirements/dev.txt
 	@touch $@ $(VENV)/.run
 
 # The command `gateway` of this checkout.
@@ -182,27 +183,28 @@ $(VENV)/bin/gateway: pyproject.toml | $(VENV)/.run
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
+# By the pip of $(VENV): to unpack another takes as long as most packages do. `deploy/release/sbom.py` runs its own.
 define environment =
 	@echo "Installing $< into $*: a few minutes, this once."
-	test -x $*/bin/python || $(PYTHON) -m venv $*
-	$*/bin/python $(PIP) -r $<
+	test -x $*/bin/python || $(PYTHON) -m venv $(if $(filter $(RELEASE_VENV),$*),,--without-pip) $*
+	$(PY) $(call PIP,$*/bin/python) -r $<
 	@touch $@
 endef
 
 .SECONDEXPANSION:
-$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements/$$(subst .venv-,,$$*).txt
+$(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-aider/.clients: %/.clients: requirements/$$(subst .venv-,,$$*).txt | $(VENV)/bin/python
 	$(environment)
 
-$(SITE_VENV)/.site: %/.site: requirements/docs.txt
+$(SITE_VENV)/.site: %/.site: requirements/docs.txt | $(VENV)/bin/python
 	$(environment)
 
-$(RELEASE_VENV)/.release: %/.release: requirements/release.txt
+$(RELEASE_VENV)/.release: %/.release: requirements/release.txt | $(VENV)/bin/python
 	$(environment)
 
-$(DEPLOY_VENV)/.deploy: %/.deploy: requirements/deploy.txt
+$(DEPLOY_VENV)/.deploy: %/.deploy: requirements/deploy.txt | $(VENV)/bin/python
 	$(environment)
 
-$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements/$$(subst .venv-,,$$*).txt
+$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements/$$(subst .venv-,,$$*).txt | $(VENV)/bin/python
 	$(environment)
 
 tests/clients/node/node_modules/.installed $(SERVERS)/.installed $(AXE)/.installed: %/node_modules/.installed: %/package-lock.json

@@ -151,7 +151,7 @@ def draw(results: Sequence[RateResult]) -> str:
     width, height, left, top = 640, 320, 50, 20
     most = max(result.rate for result in results)
 
-    def place(rate: float, load: float) -> str:
+    def format_place(rate: float, load: float) -> str:
         return f"{left + (width - left - 20) * rate / most:.1f},{top + (height - top - 40) * (1 - min(load, 1.0)):.1f}"
 
     parts = [
@@ -160,15 +160,15 @@ def draw(results: Sequence[RateResult]) -> str:
         '<rect width="100%" height="100%" fill="#ffffff"/>'
     ]
     for tenths in range(0, 11, 2):
-        x, y = place(0, tenths / 10).split(",")
+        x, y = format_place(0, tenths / 10).split(",")
         parts.append(f'<line x1="{x}" y1="{y}" x2="{width - 20}" y2="{y}" stroke="#dddddd"/>')
         parts.append(f'<text x="{left - 8}" y="{float(y) + 4}" text-anchor="end">{tenths * 10} %</text>')
     for result in results:
-        x = place(result.rate, 0).partition(",")[0]
+        x = format_place(result.rate, 0).partition(",")[0]
         parts.append(f'<text x="{x}" y="{height - 20}" text-anchor="middle">{result.rate:,.0f}/s</text>')
     for at, name in enumerate(_list_names(results)):
         colour, y = _COLOURS[at % len(_COLOURS)], height + 22 * at
-        points = " ".join(place(result.rate, _get_load(result, name)) for result in results)
+        points = " ".join(format_place(result.rate, _get_load(result, name)) for result in results)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<rect x="{left}" y="{y}" width="20" height="4" fill="{colour}"/>')
         parts.append(f'<text x="{left + 28}" y="{y + 7}">{name}</text>')

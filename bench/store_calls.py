@@ -65,11 +65,11 @@ async def measure_records(store: Store, server: DatabaseServer) -> None:
 
     await print_cost("read 500 events, one", read_events, times=500, processes=server.processes)
 
-    async def look() -> None:
+    async def find_no_events() -> None:
         for _ in range(100):
             await store.events(after=1 << 40, limit=500)
 
-    await print_cost("look for events, none", look, times=100, processes=server.processes)
+    await print_cost("look for events, none", find_no_events, times=100, processes=server.processes)
 
 
 def _build_change(count: int) -> Change:

@@ -1,8 +1,7 @@
 """What the tests share: both event loops where sockets are, certificates, and an ear for errors nobody awaits."""
 
-import contextlib
 import gc
-import importlib
+import inspect
 import logging
 import os
 import shutil
@@ -10,14 +9,17 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web_app
 from certificates import Certificates, self_signed
-from event_loops import ONE, Factories, loops_of
+from event_loops import LOOPS, ONE, Factories, loops_of
 from hypothesis import HealthCheck, settings
 
 from gateway.plugins.stores.sqlite.file import keep_blank
+from tests.support.case_table import merge_cases
+from tests.support.file_share import divide_arguments
 from tests.support.forkserver import OWNER, SOCKET
 
 # Thousands of tests open a new store, and to make its tables would take most of their time.
@@ -38,17 +40,53 @@ COLLECTED_EACH = (5000, 10, 10)
 #: Folders whose tests must hold on both loops; elsewhere a test drives a process, or no socket at all.
 BOTH_LOOPS = frozenset(("api", "context", "demo", "e2e", "functional", "lanes", "testing", "upstream"))
 
+#: The files that the other processes of pytest-xdist collect.
+OF_OTHERS = pytest.StashKey[frozenset[Path]]()
+#: Fixtures of every test that hold for all cases of a table at once.
+HARMLESS = frozenset(("caplog", "event_loop_policy", "nothing_fails_unseen", "nothing_stays", "request"))
+
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Factories:
     return loops_of(item) if item.path.parent.name in BOTH_LOOPS else ONE
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> pytest.Item | None:
+    return merge_cases(collector, name, obj, HARMLESS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on the loops that TWOLANE_LOOPS names can be chosen by its mark."""
+    for item in items:
+        if inspect.iscoroutinefunction(getattr(item, "function", None)):
+            factories = item.ihook.pytest_asyncio_loop_factories(config=item.config, item=item)
+            if factories is LOOPS:
+                item.add_marker("looped")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Gateways are forked from one process that serves all of pytest-xdist's; the first that needs one starts it."""
+    """Gateways are forked from one process that serves all of pytest-xdist's; the first that needs one starts it.
+
+    With `--dist each`, each of these has files of its own.
+    """
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="twolane-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder))
         os.environ.update({SOCKET: f"{folder}/forkserver", OWNER: str(os.getpid())})
+    elif config.workerinput["has_own_files"]:
+        worker, workers = config.workerinput["workerid"], config.workerinput["workercount"]
+        config.args, config.stash[OF_OTHERS] = divide_arguments(config.args, int(worker.removeprefix("gw")), workers)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A process of pytest-xdist does not know how its tests are chosen."""
+    node.workerinput["has_own_files"] = node.config.option.dist == "each"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path in config.stash.get(OF_OTHERS, ()) else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,27 +94,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """The garbage collector leaves alone what this makes: it stays to the end, and is most of what there is."""
     gc.disable()
     try:
-        worker = getattr(session.config, "workerinput", None)
-        if worker is not None and not session.config.option.lf:  # what failed last is in few files
-            import_share(session.config.args, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
         return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(*COLLECTED_EACH)
         gc.enable()
-
-
-def import_share(arguments: list[str], worker: int, workers: int) -> None:
-    """In a fresh checkout each of pytest-xdist's workers rewrites its share of the tests, then all read all of it.
-
-    One that cannot be imported is reported by the collection, which tries again.
-    """
-    asked = [Path(argument.partition("::")[0]).absolute() for argument in arguments]
-    files = sorted(file for path in asked for file in (path.rglob("test_*.py") if path.is_dir() else [path]))
-    for file in files[worker::workers]:
-        if (file.parent / "__init__.py").exists():
-            with contextlib.suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 @pytest.fixture(autouse=True)

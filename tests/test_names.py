@@ -28,31 +28,31 @@ ENDS_IN_PREPOSITION = re.compile(rf"_(?:{'|'.join(PREPOSITIONS.split())})$")
 
 #: The verbs of the code base: a function begins with one of them. Add one if none of these says it.
 VERBS = """
-abandon abort accept act adapt add adjust admit adopt advance advise allow analyze anchor annotate announce
-answer append apply approve ask assemble assess assign attach attempt audit authenticate authorise authorize
-await beat become begin bind block bound bring buffer build bypass call cancel capitalize carry catch
-challenge change charge check choose claim classify clean clear clip close collect combine commit compare
-compile complain complete compose compute configure confirm connect construct contain continue control convert
-copy correct cost count cover create cut decay dechunk decide declare decode decompress defer defuse delete
-deliver demand describe detect digest disable discard disconnect dispatch distribute do draft drain draw drip
-drive drop dump echo embed emit encode end enhance enqueue ensure enter escape estimate examine exchange
-excuse execute expand expect expire explain export extract fail feed fence fetch fill filter find fingerprint
-finish fit flatten flush fold follow forget fork format forward frame free freeze gather generate get give
-grant group guard guess hand handle handshake hang harden hash hold identify ignore import indent index init
-inline insert install interrupt intersect introspect invite issue iter iterate join judge keep kill learn
-leave lex limit link list listen load locate log lose lower main maintain make map mark mask match measure
-mend merge migrate mount name negotiate normalize note notify nudge number observe open operate pace pack pad
-paginate pair parenthesize park parse path pause peek pick pin ping plan poll post prepare preview print probe
-process promote prune publish pump put query queue quote raise rank reach read reap rebuild recall receive
-recognise reconcile record redact redirect refer refresh refuse register rehearse reissue reject rejoin
-rejudge relay release reload remember remove rename render renew reopen repeat replace replan replay report
-request require reraise reserve reset resolve respond restart restore restrict resume retain retell retire
-retry return reveal revoke rewrite roll rotate route run save scale scan schedule scrape screen seal search
-see select send serialize serve set settle shape share shorten show shut shutdown sign signal silence skip
-sort spawn split start stat steer step stop store stream strip substitute suggest sum summarise supervise swap
-sweep switch sync take tally tee tell terminate thaw time tokenize trace translate trim truncate try unescape
-unpack unquote unseal update upload use validate verify vote wait wake walk warn watch withdraw work wrap
-write yield
+abandon abort accept acquire act adapt add adjust admit adopt advance advise allow analyze anchor annotate
+announce answer append apply approve arrive ask assemble assess assign attach attempt audit authenticate
+authorise authorize await beat become begin bind block bound bring buffer build bypass call cancel capitalize
+carry catch challenge change charge check choose claim classify clean clear clip close collect combine commit
+compare compile complain complete compose compute configure confirm connect construct contain continue control
+convert copy correct cost count cover create cut decay dechunk decide declare decode decompress defer defuse
+delete deliver demand describe detect digest disable discard disconnect dispatch distribute do draft drain
+draw drip drive drop dump echo embed emit encode end enhance enqueue ensure enter escape estimate evaluate
+examine exchange excuse execute expand expect expire explain export extend extract fail feed fence fetch fill
+filter find fingerprint finish fit flatten flush fold follow forget fork format forward frame free freeze
+gather generate get give grant group guard guess hand handle handshake hang harden hash hold identify ignore
+import indent index init inline insert install interrupt intersect introspect invite issue iter iterate join
+judge keep kill learn leave lex limit link list listen load locate log look lose lower main maintain make map
+mark mask match measure mend merge migrate mount name negotiate normalize note notify nudge number observe
+open operate pace pack pad paginate pair parenthesize park parse path pause peek pick pin ping plan poll post
+prepare preview print probe process promote prune publish pump put query queue quote raise rank reach read
+reap rebuild recall receive recognise reconcile record redact redirect refer refresh refuse register rehearse
+reissue reject rejoin rejudge relay release reload remember remove rename render renew reopen repeat replace
+replan replay report request require reraise reserve reset resolve respond restart restore restrict resume
+retain retell retire retry return reveal revoke rewrite roll rotate route run save scale scan schedule scrape
+screen seal search see select send serialize serve set settle shape share shorten show shut shutdown sign
+signal silence simulate skip sort spawn split start stat steer step stop store stream strip subscribe
+substitute suggest sum summarise supervise swap sweep switch sync take tally tee tell terminate thaw time
+tokenize trace translate trim truncate try unescape unpack unquote unseal update upload use validate vary
+verify vote wait wake walk warn watch withdraw work wrap write yield
 """
 #: Words before an event, a source or a result: `on_closed`, `from_row`, `to_json`, `with_status`.
 PARTICLES = {"from", "on", "to", "with", "without"}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, Literal, TypeAlias, get_args
 
+#: Whose limits are counted together.
+LimitScope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 #: A limit of a period of `PERIODS`, by the name of its setting.
 BudgetLimit: TypeAlias = Literal["tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"]
 #: A limit, by the name of its setting.
@@ -87,3 +89,25 @@ class Allowance:
     def has_cost(self) -> bool:
         """Return whether money is limited, for a period of budgets."""
         return any(getattr(self, name) is not None for name in COSTS)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUsage:
+    """A limit and what is used of it.
+
+    `tenant` is that of a key; others have none. `resets_s`: when nothing of that counts any more, in seconds; None:
+    with its period, or its requests. `over`: requests that exceeded it since the gateway started. They were refused,
+    unless it is `soft`. `obstacle`: why it cannot be counted now, and what to do; None: it can. Requests are refused
+    until it can, unless it is `soft`.
+    """
+
+    scope: LimitScope
+    name: str
+    tenant: str | None
+    limit: Limit
+    most: float
+    used: float
+    resets_s: float | None
+    soft: bool
+    over: int
+    obstacle: str | None = None

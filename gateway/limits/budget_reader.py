@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, TypeAlias
 
 from gateway.aio.clock import wait_until_set
-from gateway.contracts.allowance import BUDGETS, COSTS, PERIODS, find_first_day, get_period
+from gateway.contracts.allowance import BUDGETS, COSTS, PERIODS, LimitScope, find_first_day, get_period
 from gateway.contracts.model_names import is_usage_match
 from gateway.contracts.plugin import Clock
 from gateway.contracts.storage.store import StoreError
 from gateway.contracts.storage.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
-from gateway.limits.budgets import Budgets, BudgetSums, Counted, Scope
+from gateway.limits.budgets import Budgets, BudgetSums, Counted
 from gateway.limits.counter_registry import Meters
 
 log = logging.getLogger("gateway")
@@ -34,7 +34,7 @@ Days: TypeAlias = tuple[str, str]
 #: The tokens and the cost, in units of `COST_UNITS`, of what a rule counts.
 Sums: TypeAlias = Mapping[Counted, Sequence[int]]
 #: What the rules of a scope are counted by.
-_BY: Final[Mapping[Scope, tuple[Dimension, ...]]] = {
+_BY: Final[Mapping[LimitScope, tuple[Dimension, ...]]] = {
     "key": ("tenant", "key"),
     "tenant": ("tenant",),
     "model": ("model",),
@@ -177,7 +177,7 @@ class BudgetReader:
 
         Each scope is read by itself, because there may be very many combinations of them.
         """
-        wanted: defaultdict[Scope, list[str]] = defaultdict(list)
+        wanted: defaultdict[LimitScope, list[str]] = defaultdict(list)
         for scope, name in names:
             wanted[scope].append(name)
         patterns = wanted.get("model", ())
@@ -194,7 +194,7 @@ class BudgetReader:
         return sums
 
 
-def counts_towards(scope: Scope, name: str, *, tenant: str, key: str, model: str, upstream: str) -> bool:
+def counts_towards(scope: LimitScope, name: str, *, tenant: str, key: str, model: str, upstream: str) -> bool:
     """Return whether usage counts towards what has this name in its scope."""
     if scope == "model":
         return is_usage_match(model, name)
@@ -225,7 +225,7 @@ def _add(
     sums: defaultdict[Counted, list[int]],
     rows: Iterable[StoredUsage],
     *,
-    scope: Scope,
+    scope: LimitScope,
     patterns: Sequence[str],
     currency: str,
 ) -> None:

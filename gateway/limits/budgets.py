@@ -3,20 +3,19 @@
 import sys
 from collections.abc import Callable, Collection, Mapping
 from math import ceil
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-from gateway.contracts.allowance import BUDGETS, COSTS, Allowance, BudgetLimit
+from gateway.contracts.allowance import BUDGETS, COSTS, Allowance, BudgetLimit, LimitScope
 
-Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 #: What a rule is counted under: its scope and its id.
-Counted: TypeAlias = tuple[Scope, str]
+Counted: TypeAlias = tuple[LimitScope, str]
 #: What is used of each budget, in the order of `BUDGETS`. Costs are in the currency of the prices.
 BudgetSums: TypeAlias = tuple[float, ...]
 NOTHING_USED: Final[BudgetSums] = tuple(0.0 if limit in COSTS else 0 for limit in BUDGETS)
 _TOKENS_OF_MONTH, _COST_OF_MONTH = BUDGETS.index("tokens_per_month"), BUDGETS.index("cost_per_month")
 
 
-def _cost_nothing(_scope: Scope, _name: str) -> float:
+def _cost_nothing(_scope: LimitScope, _name: str) -> float:
     """Return 0.0: nothing costs anything where there are no prices."""
     return 0.0
 
@@ -31,7 +30,9 @@ class Budgets:
     when the latest read began, by the clock of the meters.
     """
 
-    def __init__(self, currency: Callable[[], str], *, guess: Callable[[Scope, str], float] = _cost_nothing) -> None:
+    def __init__(
+        self, currency: Callable[[], str], *, guess: Callable[[LimitScope, str], float] = _cost_nothing
+    ) -> None:
         self.wanted = False
         self.gateways = 1
         self.read_s = float("-inf")
@@ -46,7 +47,7 @@ class Budgets:
         """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
         self._spent, self._names, self._read_currency = spent, names, currency
 
-    def find_obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
+    def find_obstacle(self, scope: LimitScope, name: str, allowance: Allowance) -> str | None:
         """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""
         self.wanted = True
         currency = self.currency() if allowance.has_cost else self._read_currency
@@ -62,7 +63,7 @@ class Budgets:
             return "what is used of it is not read from the store yet: try again in a second"
         return None
 
-    def find_exceeded(self, scope: Scope, name: str, allowance: Allowance, *, held: int = 0) -> BudgetLimit | None:
+    def find_exceeded(self, scope: LimitScope, name: str, allowance: Allowance, *, held: int = 0) -> BudgetLimit | None:
         """Return the first budget of a rule that is used up; None: there is none.
 
         `held`: with so many tokens that the sums do not have, of this gateway, and as many of each other one.
@@ -75,7 +76,7 @@ class Budgets:
                 return limit
         return None
 
-    def convert_to_tokens(self, cost: float, scope: Scope, name: str) -> int:
+    def convert_to_tokens(self, cost: float, scope: LimitScope, name: str) -> int:
         """Return how many tokens have this cost, as they do for `over`; the largest number if they are free."""
         each = self.get_token_cost(scope, name)
         return ceil(min(cost / each, sys.maxsize)) if each else sys.maxsize
@@ -85,17 +86,19 @@ class Budgets:
         """Return what the sums are of."""
         return self._names
 
-    def get_spent(self, scope: Scope, name: str) -> BudgetSums:
+    def get_spent(self, scope: LimitScope, name: str) -> BudgetSums:
         """Return what was read of a rule."""
         return self._spent.get((scope, name), NOTHING_USED)
 
-    def get_token_cost(self, scope: Scope, name: str) -> float:
+    def get_token_cost(self, scope: LimitScope, name: str) -> float:
         """Return the mean cost of a token in this month, or a guess if nothing was used."""
         spent = self.get_spent(scope, name)
         tokens = spent[_TOKENS_OF_MONTH]
         return spent[_COST_OF_MONTH] / tokens if tokens else self._guess(scope, name)
 
-    def get_usage(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
+    def get_usage(
+        self, scope: LimitScope, name: str, allowance: Allowance
+    ) -> list[tuple[BudgetLimit, float | None, float]]:
         """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""
         self.wanted = True
         spent = self.get_spent(scope, name)

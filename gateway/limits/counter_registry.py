@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
+from gateway.contracts.allowance import LimitScope
 from gateway.contracts.errors import GatewayError
-from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.budgets import Budgets
 from gateway.limits.counter import Counter, Rows
 from gateway.limits.limit_rule import LimitMeter
 from gateway.limits.share_client import ShareClient
@@ -39,16 +40,16 @@ class Meters:
         self._place = place
         self._clock = clock
         # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
-        self._known: WeakValueDictionary[tuple[Scope, str], LimitMeter] = WeakValueDictionary()
-        self._open: dict[tuple[Scope, str], tuple[Counter, int]] = {}
+        self._known: WeakValueDictionary[tuple[LimitScope, str], LimitMeter] = WeakValueDictionary()
+        self._open: dict[tuple[LimitScope, str], tuple[Counter, int]] = {}
         self._by_number: dict[int, Counter] = {}
-        self._means: LRUCache[tuple[Scope, str], tuple[float, int]] = LRUCache(MEANS)
+        self._means: LRUCache[tuple[LimitScope, str], tuple[float, int]] = LRUCache(MEANS)
         self._full_until_s = self._log_from_s = float("-inf")
         #: The way to the shares of limits that this gateway has in common with others; None: it counts for itself.
         self.shares = None if shared.shares is None else ShareClient(shared.shares, place=place, clock=clock)
         shared.adopt_place(place)
 
-    def get_meter(self, scope: Scope, name: str) -> LimitMeter:
+    def get_meter(self, scope: LimitScope, name: str) -> LimitMeter:
         """Return the meter of a rule, the same each time. Raises GatewayError (overloaded) if there is no room."""
         meter = self._known.get((scope, name))
         if meter is None:
@@ -57,7 +58,7 @@ class Meters:
                 meter.adopt_mean(*known)
         return meter
 
-    def find_used_meter(self, scope: Scope, name: str) -> LimitMeter | None:
+    def find_used_meter(self, scope: LimitScope, name: str) -> LimitMeter | None:
         """Return the meter of a rule that this worker has used in the last minutes; None: it has not."""
         return self._known.get((scope, name)) if (scope, name) in self._open else None
 
@@ -122,7 +123,7 @@ class Meters:
         """Return the memory of all workers."""
         return self._shared
 
-    def _open_rows(self, scope: Scope, name: str, meter: Counter) -> Rows:
+    def _open_rows(self, scope: LimitScope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""
         number = self._hold_counter(scope, name)
         if number is None and self._clock() >= self._full_until_s:
@@ -136,13 +137,13 @@ class Meters:
             meter.open_shares(number, self.shares.memory.get_words(number))
         return self._shared.get_rows(number, self._place)
 
-    def _hold_counter(self, scope: Scope, name: str) -> int | None:
+    def _hold_counter(self, scope: LimitScope, name: str) -> int | None:
         now_s = self._clock()
         return self._shared.hold_counter(
             f"{scope} {name}", place=self._place, now_s=now_s, makes=now_s >= self._full_until_s
         )
 
-    def _build_full_error(self, scope: Scope, name: str) -> GatewayError:
+    def _build_full_error(self, scope: LimitScope, name: str) -> GatewayError:
         now_s = self._clock()
         self._full_until_s = now_s + FULL_S
         if now_s >= self._log_from_s:

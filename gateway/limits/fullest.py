@@ -3,32 +3,32 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from gateway.contracts.allowance import Allowance, Limit
-from gateway.limits.budgets import Budgets, Scope
+from gateway.contracts.allowance import Allowance, Limit, LimitScope
+from gateway.limits.budgets import Budgets
 from gateway.limits.counter import Kind
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import LimitMeter
 from gateway.limits.share_client import SHARED
 
 #: A scope, the name under which something is counted in it, and its limits.
-Limited: TypeAlias = tuple[Scope, str, Allowance]
+Limited: TypeAlias = tuple[LimitScope, str, Allowance]
 
 
 def measure_fullest(
     limited: Iterable[Limited], *, meters: Meters, budgets: Budgets, now_s: float
-) -> Mapping[tuple[Scope, Limit], float]:
+) -> Mapping[tuple[LimitScope, Limit], float]:
     """Return the largest used part of each limit of a scope; 1: it is reached. Soft limits may have more.
 
     Of limits per minute this is what the worker knows: those that it has used in the last minutes. `now_s` is of the
     clock of the meters.
     """
-    parts: dict[tuple[Scope, Limit], float] = {}
+    parts: dict[tuple[LimitScope, Limit], float] = {}
 
-    def note_share(scope: Scope, limit: Limit, used: float, most: float) -> None:
+    def note_share(scope: LimitScope, limit: Limit, used: float, most: float) -> None:
         part = used / most if most else 1.0
         parts[scope, limit] = max(parts.get((scope, limit), 0.0), part)
 
-    def measure_meter(scope: Scope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
+    def measure_meter(scope: LimitScope, limit: Limit, kind: Kind, meter: LimitMeter | None, most: int) -> None:
         largest = parts.setdefault((scope, limit), 0.0)
         if meter is None:
             return

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import BUDGETS, COSTS, LIMITS, Allowance, BudgetLimit, Limit
+from gateway.contracts.allowance import BUDGETS, COSTS, LIMITS, Allowance, BudgetLimit, Limit, LimitScope
 from gateway.contracts.errors import GatewayError, UndecidedError
-from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.budgets import Budgets
 from gateway.limits.counter import LEAST, MOST, Counter, Rows, Sums
 from gateway.limits.reservation import RulePlaces
 from gateway.limits.share_client import SHARED, ShareClient, build_sharing_error, is_used_up, write_figures
@@ -158,7 +158,7 @@ class LimitRule:
     Then `most` follows the share.
     """
 
-    scope: Scope
+    scope: LimitScope
     name: str
     allowance: Allowance
     meter: LimitMeter

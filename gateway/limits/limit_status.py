@@ -1,33 +1,9 @@
 """The use of the limits of a rule, for people."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from gateway.contracts.allowance import Allowance, Limit
-from gateway.limits.budgets import Scope
+from gateway.contracts.allowance import Allowance, Limit, LimitUsage
 from gateway.limits.limit_rule import LimitRule
-
-
-@dataclass(frozen=True, slots=True)
-class LimitUsage:
-    """A limit and what is used of it.
-
-    `tenant` is that of a key; others have none. `resets_s`: when nothing of that counts any more, in seconds; None:
-    with its period, or its requests. `over`: requests that exceeded it since the gateway started. They were refused,
-    unless it is `soft`. `obstacle`: why it cannot be counted now, and what to do; None: it can. Requests are refused
-    until it can, unless it is `soft`.
-    """
-
-    scope: Scope
-    name: str
-    tenant: str | None
-    limit: Limit
-    most: float
-    used: float
-    resets_s: float | None
-    soft: bool
-    over: int
-    obstacle: str | None = None
 
 
 def list_rule_usage(rule: LimitRule, now_s: float) -> Iterator[LimitUsage]:

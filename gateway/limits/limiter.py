@@ -13,15 +13,15 @@ from types import MappingProxyType
 from typing import Final
 from weakref import WeakValueDictionary
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import Allowance, LimitScope, LimitUsage
 from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.model_names import MODEL_CHARS, is_model_match
 from gateway.contracts.plugin import Counters
-from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.budgets import Budgets
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import LimitRule, Over, build_key_id, do_nothing
-from gateway.limits.limit_status import LimitUsage, list_rule_usage
+from gateway.limits.limit_status import list_rule_usage
 from gateway.limits.refusal import build_limit_error, build_ratelimit_fields
 from gateway.limits.reservation import LIMITED, Reservation, RulePlaces
 
@@ -66,7 +66,7 @@ class Limiter:
         #: Whether models or upstreams have limits.
         self.has_targets = bool(models or upstreams)
         self._target_tokens = any(map(_counts_tokens, (*models.values(), *upstreams.values())))
-        self._rules: WeakValueDictionary[tuple[Scope, str], LimitRule] = WeakValueDictionary()
+        self._rules: WeakValueDictionary[tuple[LimitScope, str], LimitRule] = WeakValueDictionary()
         self._configured: set[LimitRule] = set()  # of tenants, models and upstreams
         self._of_model: dict[str, tuple[LimitRule, ...]] = {}
 
@@ -141,8 +141,7 @@ class Limiter:
                     wanted = meter.expected
                     if guess is not None and not meter.mean:
                         wanted = min(guess, rule.most_guess)
-                    if tokens > wanted:
-                        wanted = tokens
+                    wanted = max(wanted, tokens)
                     if wanted > most:  # it would never fit, so it waits for an empty window
                         wanted = most
                 if (
@@ -158,9 +157,8 @@ class Limiter:
                 if rule.shares is not None:
                     rule.check_lease(now_s, wanted)
                 sums = meter.count_requests(requests, wanted, now_s, rule.bounds)
-                places.append(
-                    meter.take_places(meter.find_places(wanted, requests, is_held=rule.has_budget and wanted > 0))
-                )
+                place = meter.find_places(wanted, requests, is_held=rule.has_budget and wanted > 0)
+                places.append(meter.take_places(place))
                 if rule.shares is not None:
                     sums = rule.follow_share(sums)
                 if sums is not None and (over := rule.find_exceeded(sums, now_s, wanted, requests)) is not None:
@@ -242,7 +240,7 @@ class Limiter:
     def _get_rule_of_key(self, caller: Caller, allowance: Allowance) -> LimitRule:
         return self._get_rule("key", caller.name, allowance, build_key_id(caller.tenant, caller.name))
 
-    def _get_rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> LimitRule:
+    def _get_rule(self, scope: LimitScope, name: str, allowance: Allowance, own: str | None = None) -> LimitRule:
         own = own or name
         rule = self._rules.get((scope, own))
         if rule is not None and rule.allowance == allowance:  # that of a key may change

@@ -106,7 +106,7 @@ class ServerPlaces:
         self._replicas = replicas
         self._served: dict[str, ServedServer] = {}
 
-    def place(self, server: Config) -> Placement:
+    def get_placement(self, server: Config) -> Placement:
         """Return the place of a server."""
         return Placement(f"mcp {server.name} {server.sha256[:_HASH_CHARS]}", self._replicas)
 

@@ -169,7 +169,7 @@ async def open_remote_connection(placement: Placement, worker: str) -> AsyncIter
 async def _read_lines(answer: ReplicaAnswer) -> AsyncIterator[Json]:
     """Yield the JSON objects of an answer, one a line. Raises LostReplicaError."""
     pieces: list[bytes] = []
-    while piece := await answer.more():
+    while piece := await answer.read_more():
         *whole, rest = piece.split(b"\n")
         for line in whole:
             pieces.append(line)

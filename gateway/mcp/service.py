@@ -43,7 +43,7 @@ class McpService:
     def __init__(self, server: Config, make_channel: MakeChannel, host: Host) -> None:
         self._server = server
         self._places = host.places if isinstance(host, PlacingHost) and server.run == "one" else None
-        placement = None if self._places is None else self._places.place(server)
+        placement = None if self._places is None else self._places.get_placement(server)
         self._lease = "" if placement is None else placement.name
         self._watchers: list[Callable[[], None]] = []
         self._pins: Mapping[str, str] = {}

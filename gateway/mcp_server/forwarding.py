@@ -203,7 +203,7 @@ def _list_forwarded_fields(visit: ClientRequest) -> Sequence[tuple[bytes, bytes]
 
 async def _read_pieces(answer: ReplicaAnswer) -> AsyncIterator[bytes]:
     """Yield the body of an answer. Raises LostReplicaError."""
-    while piece := await answer.more():
+    while piece := await answer.read_more():
         yield piece
 
 

@@ -38,7 +38,7 @@ class _KeyBatch:
         self.writing: asyncio.Task[None] | None = None
 
 
-class AnswerKeys:
+class AnswerKeyBatch:
     """The keys of a store that wait to be written by `write`, which may raise StoreError."""
 
     def __init__(self, write: Callable[[Sequence[AnswerKey]], Awaitable[object]]) -> None:

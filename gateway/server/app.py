@@ -172,12 +172,7 @@ class Gateway:
         """
         settings = self._loaded.settings
         if not settings.upstreams:
-            # Imported here because nothing else needs the demo model, and it costs start-up time.
-            from gateway.demo.app import start_demo
-
-            demo = await start_demo()
-            self._stack.push_async_callback(demo.close)
-            self._demo_url = demo.base_url
+            await self._start_demo()
         await self._process.exposition.start()
         self._stack.push_async_callback(self._process.exposition.close)
         clock = self._process.clock
@@ -220,20 +215,34 @@ class Gateway:
         for listener in self._listeners.values():
             listener.start()
         await self._built.notices.apply_settings(self._loaded.settings)
-        pruner = Pruner(store, owner=self._shared.leases.owner, clock=clock)
+        self._start_background_work(store)
+        await features.prepare()
+        self._shared.keys.changed = features.refresh
+        self._process.metrics.last_reload_success_s = self._process.clock.time()
+
+    async def _start_demo(self) -> None:
+        """Start the demo model, which answers where there is no upstream."""
+        # Imported here because nothing else needs the demo model, and it costs start-up time.
+        from gateway.demo.app import start_demo
+
+        demo = await start_demo()
+        self._stack.push_async_callback(demo.close)
+        self._demo_url = demo.base_url
+
+    def _start_background_work(self, store: Store) -> None:
+        """Start what goes on beside requests until the gateway is closed."""
+        settings, clock, shared = self._loaded.settings, self._process.clock, self._shared
+        pruner = Pruner(store, owner=shared.leases.owner, clock=clock)
         house = PeriodicChecks(
-            shared=self._shared,
+            shared=shared,
             current=self._get_current,
             history=self._state.history,
             backlog=self._state.backlog,
             has_others=settings.workers > 1 or is_store_shared(settings),  # neither changes without a restart
         )
         following: Callable[[], Awaitable[None]] = partial(clock.follow, store)
-        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, *features.list_tasks())
+        going_on = (house.run, shared.leases.run, shared.keys.run, pruner.run, *shared.features.list_tasks())
         self._tasks += [asyncio.create_task(supervise(work)) for work in (following, *going_on)]
-        await features.prepare()
-        self._shared.keys.changed = features.refresh
-        self._process.metrics.last_reload_success_s = self._process.clock.time()
 
     async def _listen_for_replicas(self) -> None:
         """Build the listener for other workers. It opens its port once something needs it."""

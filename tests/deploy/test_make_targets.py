@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_make_test_postgres_covers_every_postgres_test() -> None:
-    """`make test-postgres` collects the folders that have one, and not the 24,000 others."""
+    """`make test-postgres` collects the folders that have one, and not all others."""
     (folders,) = re.findall(r"-m postgres \$\(addprefix tests/,([^)]*)\)", (ROOT / "Makefile").read_text())
     files = [
         path

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
 
+from tests.support.forkserver import fork_command
 from tests.support.gateway_process import GatewayProcess
 
 WRITE: Final = {"operation": "write", "path": "note.txt", "content": "Buy milk"}
@@ -36,8 +36,8 @@ def config(work: Path) -> str:
 
 @asynccontextmanager
 async def relayed(gateway: GatewayProcess, era: str, *, key: str, **options: Any) -> AsyncIterator[Client]:
-    arguments = ["-m", "gateway", "mcp", "serve", "--stdio", "--url", gateway.base_url]
-    program = StdioServerParameters(command=sys.executable, args=arguments, env={"GATEWAY_API_KEY": key})
+    command, *arguments = await asyncio.to_thread(fork_command, "mcp", "serve", "--stdio", "--url", gateway.base_url)
+    program = StdioServerParameters(command=command, args=arguments, env={"GATEWAY_API_KEY": key})
     async with Client(stdio_client(program), mode=era, **options) as client:
         yield client
 

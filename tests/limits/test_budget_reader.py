@@ -8,12 +8,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from gateway.contracts.allowance import PERIODS, Allowance, find_first_day
+from gateway.contracts.allowance import PERIODS, Allowance, LimitScope, find_first_day
 from gateway.contracts.storage.store import Store, StoreError
 from gateway.contracts.storage.usage import COST_UNITS, StoredUsage
 from gateway.limits import budget_reader
 from gateway.limits.budget_reader import BudgetReader, counts_towards, list_days, split_days
-from gateway.limits.budgets import Budgets, Counted, Scope
+from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import build_key_id
 from gateway.limits.shared_memory import SharedCounters
@@ -250,7 +250,7 @@ async def test_gateways_sharing_a_store_count_each_other(caplog: pytest.LogCaptu
         ("upstream", "other", False),
     ],
 )
-def test_usage_counts_towards_matching_scopes(scope: Scope, name: str, *, counts: bool) -> None:
+def test_usage_counts_towards_matching_scopes(scope: LimitScope, name: str, *, counts: bool) -> None:
     """By the names that it has in the ledger."""
     assert counts_towards(scope, name, tenant="team", key="ci", model="gpt-4.1", upstream="up") is counts
 

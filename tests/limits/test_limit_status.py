@@ -1,9 +1,9 @@
 """The status of a rule on the pages: each limit that it has, and no other one."""
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import Allowance, LimitUsage
 from gateway.limits.counter_registry import Meters
 from gateway.limits.limit_rule import LimitRule
-from gateway.limits.limit_status import LimitUsage, list_rule_usage
+from gateway.limits.limit_status import list_rule_usage
 from gateway.limits.shared_memory import SharedCounters
 from gateway.testing.clock import ManualClock
 

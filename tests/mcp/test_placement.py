@@ -34,10 +34,10 @@ async def test_first_worker_runs_the_server(store: SqliteStore) -> None:
     """The other one uses it there; one with other settings has a place of its own."""
     wall = Wall()
     one, other = (replicas(store, wall, name) for name in ("w1", "w2"))
-    first, second = (ServerPlaces(each).place(SERVER) for each in (one, other))
+    first, second = (ServerPlaces(each).get_placement(SERVER) for each in (one, other))
     assert await first.choose() is None and first.is_here
     assert await second.choose() == "w1" and not second.is_here and second.address == "127.0.0.1:1"
-    another = ServerPlaces(other).place(Config(name="git", command="another", run="one"))
+    another = ServerPlaces(other).get_placement(Config(name="git", command="another", run="one"))
     assert await another.choose() is None and another.name != second.name
     for each in (one, other):
         await each.close()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.contracts.storage.store import StoreError
-from gateway.plugin.answer_keys import AnswerKey, AnswerKeys
+from gateway.plugin.answer_keys import AnswerKey, AnswerKeyBatch
 
 
 class Table:
@@ -24,7 +24,7 @@ class Table:
 
 async def test_search_for_a_key_writes_the_waiting_keys_together() -> None:
     table = Table()
-    keys = AnswerKeys(table.write)
+    keys = AnswerKeyBatch(table.write)
     await keys.add("turn_1", keys=["a", "b"], tenant="acme", now_s=1.0)
     await keys.add("turn_2", keys=["c"], tenant="acme", now_s=2.0)
     await keys.write_any(["b"], tenant="acme")
@@ -35,7 +35,7 @@ async def test_search_for_a_key_writes_the_waiting_keys_together() -> None:
 async def test_search_for_other_keys_writes_nothing() -> None:
     """Nor does one for the same key of another tenant."""
     table = Table()
-    keys = AnswerKeys(table.write)
+    keys = AnswerKeyBatch(table.write)
     await keys.add("turn_1", keys=["a"], tenant="acme", now_s=1.0)
     await keys.write_any(["b"], tenant="acme")
     await keys.write_any(["a"], tenant="other")
@@ -47,7 +47,7 @@ async def test_search_for_other_keys_writes_nothing() -> None:
 async def test_many_keys_are_written_in_several_batches() -> None:
     """A batch that has 512 keys does not wait for others; every key is written once."""
     table = Table()
-    keys = AnswerKeys(table.write)
+    keys = AnswerKeyBatch(table.write)
     for number in range(10_000):
         await keys.add(f"turn_{number}", keys=[str(number)], tenant="acme", now_s=0.0)
     await keys.write_all()
@@ -56,7 +56,7 @@ async def test_many_keys_are_written_in_several_batches() -> None:
 
 async def test_failed_write_is_logged_and_later_keys_are_written(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(failures=1)
-    keys = AnswerKeys(table.write)
+    keys = AnswerKeyBatch(table.write)
     await keys.add("turn_1", keys=["a"], tenant="acme", now_s=1.0)
     await keys.write_all()
     await keys.add("turn_2", keys=["b"], tenant="acme", now_s=2.0)

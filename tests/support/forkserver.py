@@ -99,6 +99,13 @@ class Forked:
         self._ended.set()
 
 
+def fork_command(*arguments: str) -> tuple[str, ...]:
+    """Return a program for others to start: it is `gateway ARGUMENTS`, forked, on the streams that they gave it."""
+    path = os.environ[SOCKET]
+    _connected(path).close()
+    return (sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_program.py")), path, *arguments)
+
+
 async def forked(arguments: Sequence[str], *, stdout: int, stderr: int) -> Forked:
     """Run `gateway ARGUMENTS` in a session of its own, with this process's folder and environment."""
     asked = await asyncio.to_thread(_connected, os.environ[SOCKET])
@@ -166,12 +173,14 @@ def serve(path: str, owner: str) -> None:
 def _mind(asked: socket.socket) -> NoReturn:
     """Fork the gateway and report its number and exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    text, streams, _, _ = socket.recv_fds(asked, _MAX_REQUEST, 2)
+    text, streams, _, _ = socket.recv_fds(asked, _MAX_REQUEST, 3)
+    if not text:
+        os._exit(0)  # it only wanted to know that the server is there
     request = json.loads(text)
     pid = os.fork()
     if pid == 0:
         asked.close()
-        _become(request["arguments"], request["folder"], request["environment"], *streams)
+        _become(request["arguments"], request["folder"], request["environment"], streams)
     asked.send(b"%d" % pid)
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert ended is not None
@@ -180,10 +189,10 @@ def _mind(asked: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _become(arguments: list[str], folder: str, environment: dict[str, str], stdout: int, stderr: int) -> NoReturn:
-    """Run the program as `python -m gateway` does."""
+def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> NoReturn:
+    """Run the program as `python -m gateway` does; the streams are output, errors, and input where there is one."""
     os.setsid()
-    for stream, number in ((stdout, 1), (stderr, 2)):
+    for stream, number in zip(streams, (1, 2, 0), strict=False):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(folder)

@@ -12,7 +12,7 @@ import pytest
 from gateways import until
 
 from gateway.testing import processes
-from tests.support.forkserver import OWNER, SOCKET, forked
+from tests.support.forkserver import OWNER, SOCKET, fork_command, forked
 
 CONFIG = {"upstreams": [], "listen": "127.0.0.1:0"}
 
@@ -61,6 +61,17 @@ async def test_concurrent_forks_return_their_own_exit_codes(output: Path) -> Non
         started = [forked(command, stdout=stream.fileno(), stderr=stream.fileno()) for command in commands]
         codes = [await gateway.wait() for gateway in await asyncio.gather(*started)]
     assert codes[0::2] == [2] * 5
+
+
+@pytest.mark.parametrize(("command", "code"), [(("assess",), 0), (("no-such-command",), 2)])
+async def test_forked_program_has_the_streams_of_its_starter(command: tuple[str, ...], code: int) -> None:
+    """It reads the input until that ends, and its exit code is the fork's."""
+    program = await asyncio.to_thread(fork_command, *command)
+    process = await asyncio.create_subprocess_exec(*program, stdin=-1, stdout=-1, stderr=-1)
+    call = {"tool": "execute_command", "arguments": {"command": "ls"}}
+    output, errors = await process.communicate(json.dumps(call).encode())
+    assert process.returncode == code
+    assert (b'"auto"' in output, b"no-such-command" in errors) == (code == 0, code == 2)
 
 
 async def test_fork_server_ends_with_its_owner(tmp_path: Path) -> None:

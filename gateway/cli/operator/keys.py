@@ -258,7 +258,7 @@ async def _run_with_store(loaded: LoadedConfig, work: Callable[[KeyIssuer, KeySt
     try:
         await store.open()
         clock = StoreClock(SystemClock())
-        await clock.look(store)
+        await clock.read_store_time(store)
         issuer = KeyIssuer(store, settings=lambda: loaded.settings, clock=clock)
         return await work(issuer, store)
     finally:

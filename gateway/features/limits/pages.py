@@ -8,9 +8,9 @@ from aiohttp import web
 from gateway.api.ops_pages import Route, build_readable_routes
 from gateway.api.request import VIEWING, Authorise, parse_query
 from gateway.api.views import list_answer
+from gateway.contracts.allowance import LimitUsage
 from gateway.contracts.caller import Caller
 from gateway.contracts.storage.store import Json
-from gateway.limits.limit_status import LimitUsage
 
 LIMITS: Final = "/context/limits"
 

@@ -6,7 +6,7 @@ from functools import partial
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.config import Settings
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import Allowance, LimitScope, LimitUsage
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
 from gateway.features.limits.hook import LimitHook
@@ -16,11 +16,10 @@ from gateway.features.limits.service_sharing import LimitSharing, shares_limits
 from gateway.features.usage.service import UsageService
 from gateway.lanes.passthrough.observers.observer import PassthroughFeature
 from gateway.limits.budget_reader import BudgetReader, counts_towards
-from gateway.limits.budgets import Budgets, Counted, Scope
+from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.counter_registry import Meters
 from gateway.limits.fullest import Limited, measure_fullest
 from gateway.limits.limit_rule import build_key_id
-from gateway.limits.limit_status import LimitUsage
 from gateway.limits.limiter import Limiter
 from gateway.limits.shared_memory import SharedCounters
 from gateway.model.hooks import ContextHook
@@ -143,7 +142,7 @@ def build_limiter(
     )
 
 
-def estimate_token_cost(ledger: Ledger, scope: Scope, name: str) -> float:
+def estimate_token_cost(ledger: Ledger, scope: LimitScope, name: str) -> float:
     """Return what a token cost lately of what has a budget; without usage, a guess by the prices."""
 
     def counts(tenant: str, key: str, model: str, upstream: str) -> bool:
@@ -163,7 +162,7 @@ def _list_limits(settings: Settings, callers: Iterable[Caller]) -> Iterator[Limi
                 yield scope, name, section.allowance
 
 
-def _get_sections(settings: Settings) -> Mapping[Scope, Mapping[str, AllowanceSettings | None]]:
+def _get_sections(settings: Settings) -> Mapping[LimitScope, Mapping[str, AllowanceSettings | None]]:
     return {
         "tenant": settings.limits.tenants,
         "model": settings.limits.models,

@@ -37,7 +37,7 @@ class ReplicaServices:
         self._watching: set[asyncio.Event] = set()
         self._is_leaving = False
 
-    def pages(self) -> Sequence[tuple[str, Page]]:
+    def list_pages(self) -> Sequence[tuple[str, Page]]:
         """Return the paths and pages. Each request is sealed."""
         answered = ((TOOLS, self._list_tools), (CALL, self._call), (ASK, self._ask), (CHECK, self._check))
         return [(WATCH, self._watch), *((path, self._build_page(answer)) for path, answer in answered)]
@@ -53,7 +53,7 @@ class ReplicaServices:
     def _build_page(self, answer: "Callable[[ServedServer, ServerLink, Json, _Lines], Awaitable[None]]") -> Page:
         """Return the page that answers requests about a server that runs here."""
 
-        async def page(request: web.Request, seal: ReplicaSeal) -> web.StreamResponse:
+        async def answer_request(request: web.Request, seal: ReplicaSeal) -> web.StreamResponse:
             found = await self._find(request, seal)
             if isinstance(found, web.Response):
                 return found
@@ -74,7 +74,7 @@ class ReplicaServices:
             finally:
                 self._under_way.discard(task)
 
-        return page
+        return answer_request
 
     async def _find(
         self, request: web.Request, seal: ReplicaSeal

@@ -50,7 +50,7 @@ class ReplicaPages:
             ("*", f"{BELOW}/mcp", self._open(self._answer_forwarded)),
             ("*", f"{BELOW}/mcp/{{service}}", self._open(self._answer_forwarded)),
             ("POST", f"{BELOW}/delivered", self._open(self._confirm_deliveries)),
-            *(("POST", path, self._open(page)) for path, page in self.services.pages()),
+            *(("POST", path, self._open(page)) for path, page in self.services.list_pages()),
         ]
 
     def _open(

@@ -31,7 +31,7 @@ class StoreClock:
         """Return Unix time in seconds."""
         return self._own.time() if self._offset_s is None else self.monotonic() + self._offset_s
 
-    async def look(self, store: Store) -> None:
+    async def read_store_time(self, store: Store) -> None:
         """Read the time of the store. Raises StoreError."""
         begin_s = self.monotonic()
         now_s = await store.read_clock()
@@ -48,7 +48,7 @@ class StoreClock:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self.look(store)
+                await self.read_store_time(store)
             except StoreError as error:
                 log.info("the clock of the store cannot be read, and goes on from the last look: %s", error)
 

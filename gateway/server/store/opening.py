@@ -64,7 +64,7 @@ async def _open(store: Store, clock: StoreClock, wait: StoreWait, *, limit_s: fl
     while True:
         try:
             await store.open()
-            await clock.look(store)
+            await clock.read_store_time(store)
         except StoreAwayError as error:
             now_s = time.monotonic()
             if now_s - begin_s >= limit_s:

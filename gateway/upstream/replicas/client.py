@@ -48,7 +48,7 @@ class ReplicaAnswer:
         if self.status == MISDIRECTED:
             raise NotReachedError("it is not the worker that was there before")
 
-    async def more(self) -> bytes:
+    async def read_more(self) -> bytes:
         """Return the next part of the body; b"" at its end. Raises LostReplicaError."""
         try:
             return await self._call.read_more()

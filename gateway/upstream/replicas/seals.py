@@ -56,7 +56,7 @@ class SealedRequest:
     target: bytes
     fields: SealedFields
 
-    def texts(self) -> list[str]:
+    def list_texts(self) -> list[str]:
         named = [(name.lower(), value) for name, value in self.fields if name.lower() not in _NOT_SEALED]
         parts = [self.method, self.target, *(part for field in named for part in field)]
         return [part.decode("latin-1") for part in parts]
@@ -120,5 +120,5 @@ class ReplicaSeals:
         return ReplicaSeal(sender, None if client == "-" else client, digest)
 
     def _compute_mac(self, facts: list[str], request: SealedRequest, receiver: str) -> str:
-        sealed = orjson.dumps([receiver, *facts, *request.texts()])
+        sealed = orjson.dumps([receiver, *facts, *request.list_texts()])
         return hmac.new(self._secret, sealed, hashlib.sha256).hexdigest()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.plugin import HiddenTurn
-from gateway.plugin.answer_keys import AnswerKeys
+from gateway.plugin.answer_keys import AnswerKeyBatch
 
 from .base import PostgresqlBase
 from .rows import PostgresqlRows, to_arrays
@@ -24,7 +24,7 @@ class PostgresqlHiddenTurns(PostgresqlBase):
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
-        self._answer_keys = AnswerKeys(lambda rows: self._call("put_hidden_keys", *to_arrays(rows, 4)))
+        self._answer_keys = AnswerKeyBatch(lambda rows: self._call("put_hidden_keys", *to_arrays(rows, 4)))
 
     async def close_hidden(self) -> None:
         """Write down the answers that wait."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.plugin import HiddenTurn
-from gateway.plugin.answer_keys import AnswerKeys
+from gateway.plugin.answer_keys import AnswerKeyBatch
 
 from .connection_thread import SharedLooks, SqliteWork
 from .general_tx import Row
@@ -31,7 +31,7 @@ class SqliteHiddenTurns(SqliteWork):
 
     def __init__(self) -> None:
         self._hidden_looks = SharedLooks(self._read, _find_hidden_turns)
-        self._answer_keys = AnswerKeys(lambda rows: self._write(lambda c: c.executemany(_PUT_KEY, rows).rowcount))
+        self._answer_keys = AnswerKeyBatch(lambda rows: self._write(lambda c: c.executemany(_PUT_KEY, rows).rowcount))
 
     async def close_hidden(self) -> None:
         """Write down the answers that wait."""

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -15,8 +14,11 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel, Field
 
 from gateway.testing.ports import free_port
+from gateway.testing.run import GATEWAY
 from tests.mcp.webserver import Site
+from tests.support.forkserver import fork_command
 
+RELAY = ("mcp", "serve", "--stdio", "--url")
 ERAS = ["legacy", "2026-07-28"]
 RED = bytes.fromhex("89504e470d0a1a0a")
 
@@ -93,9 +95,9 @@ async def site(server: Server) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def relayed(site_url: str, era: str, *, key: str | None = None, **options: Any) -> AsyncIterator[Client]:
-    arguments = ["-m", "gateway", "mcp", "serve", "--stdio", "--url", site_url]
+    command, *arguments = await asyncio.to_thread(fork_command, *RELAY, site_url)
     env = {} if key is None else {"GATEWAY_API_KEY": key}
-    program = StdioServerParameters(command=sys.executable, args=arguments, env=env)
+    program = StdioServerParameters(command=command, args=arguments, env=env)
     async with Client(stdio_client(program), mode=era, **options) as client:
         yield client
 
@@ -177,10 +179,13 @@ async def test_relay_recovers_after_a_gateway_restart(server: Server, site: Site
     assert server.runs == 6
 
 
-async def spoken(lines: list[str], *, url: str, until: Callable[[list[Any]], bool]) -> tuple[list[Any], int]:
+async def spoken(
+    lines: list[str], *, url: str, until: Callable[[list[Any]], bool], program: Sequence[str] | None = None
+) -> tuple[list[Any], int]:
     """Returns what the relay answers to these lines, and its exit code when its input ends."""
+    program = program or await asyncio.to_thread(fork_command)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "mcp", "serve", "--stdio", "--url", url),
+        *(*program, *RELAY, url),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -223,6 +228,6 @@ async def test_relay_reports_an_unreachable_gateway_to_the_client() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize})
-    [answer], code = await spoken([line], url=url, until=lambda found: len(found) == 1)
+    [answer], code = await spoken([line], url=url, until=lambda found: len(found) == 1, program=GATEWAY)
     assert answer["error"]["message"].startswith(f"The gateway at {url}/mcp does not answer: ") and code == 0
     assert answer["error"]["message"].endswith(" Is it running?")

@@ -43,7 +43,7 @@ async def test_time_is_that_of_the_store() -> None:
     own = SkewedClock(1000.0, skew_s=300.0)
     clock = StoreClock(own)
     assert clock.time() == 1300.0
-    await clock.look(TimedStore(own, 0.0))
+    await clock.read_store_time(TimedStore(own, 0.0))
     assert clock.time() == 1000.0
     own.advance(7.0)
     own.skew_s = -4000.0
@@ -53,7 +53,7 @@ async def test_time_is_that_of_the_store() -> None:
 async def test_store_without_a_clock_leaves_the_time_to_the_machine() -> None:
     own = SkewedClock(1000.0, skew_s=300.0)
     clock, store = StoreClock(own), SqliteStore(":memory:")
-    await clock.look(store)
+    await clock.read_store_time(store)
     own.skew_s = 20.0
     assert clock.time() == 1020.0
 
@@ -62,22 +62,22 @@ async def test_time_that_may_be_right_does_not_jump() -> None:
     """An answer that took long is no reason to change it. One that excludes it changes it as little as possible."""
     own = SkewedClock(1000.0)
     clock = StoreClock(own)
-    await clock.look(TimedStore(own, 50.0))
-    await clock.look(TimedStore(own, 50.4, trip_s=0.5))
+    await clock.read_store_time(TimedStore(own, 50.0))
+    await clock.read_store_time(TimedStore(own, 50.4, trip_s=0.5))
     assert clock.time() - own.monotonic() == pytest.approx(50.0)
-    await clock.look(TimedStore(own, 51.0, trip_s=0.5))
+    await clock.read_store_time(TimedStore(own, 51.0, trip_s=0.5))
     assert clock.time() - own.monotonic() == pytest.approx(50.5)
-    await clock.look(TimedStore(own, 49.0))
+    await clock.read_store_time(TimedStore(own, 49.0))
     assert clock.time() - own.monotonic() == pytest.approx(49.0)
 
 
 async def test_store_that_is_away_changes_no_time() -> None:
     own = SkewedClock(1000.0, skew_s=300.0)
     clock, store = StoreClock(own), TimedStore(own, 0.0)
-    await clock.look(store)
+    await clock.read_store_time(store)
     store.is_away = True
     with pytest.raises(StoreError):
-        await clock.look(store)
+        await clock.read_store_time(store)
     assert clock.time() == 1000.0
 
 
@@ -87,11 +87,11 @@ async def test_skew_of_the_machine_is_logged_once(skew_s: float, words: str, cap
     caplog.set_level(logging.WARNING)
     own = SkewedClock(1000.0, skew_s=skew_s)
     clock, store = StoreClock(own), TimedStore(own, 0.0)
-    await clock.look(store)
-    await clock.look(store)
+    await clock.read_store_time(store)
+    await clock.read_store_time(store)
     assert len(caplog.messages) == 1 and words in caplog.messages[0]
     own.skew_s = 0.5
-    await clock.look(store)
+    await clock.read_store_time(store)
     own.skew_s = skew_s
-    await clock.look(store)
+    await clock.read_store_time(store)
     assert len(caplog.messages) == 2

@@ -57,7 +57,7 @@ async def test_request_is_sealed_and_answered(store: SqliteStore) -> None:
     async with await other.start():
         await directory.refresh()
         answer = await client.send("w2", b"POST", b"/replica/x", body=b"{}", client="10.0.0.9")
-        assert (answer.status, await answer.more(), await answer.more()) == (200, b"hi", b"")
+        assert (answer.status, await answer.read_more(), await answer.read_more()) == (200, b"hi", b"")
         answer.close()
     (head,) = other.heads
     lines = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:-2]]
@@ -100,7 +100,7 @@ async def test_answer_ends_with_the_lease_of_its_worker(store: SqliteStore) -> N
             await asyncio.sleep(0)
         wall.now_s += LEASE_S + 0.1
         await directory.refresh()
-        for ending in (answer.more(), waiting):
+        for ending in (answer.read_more(), waiting):
             with pytest.raises(LostReplicaError):
                 await ending
         answer.close()
