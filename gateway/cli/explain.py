@@ -72,12 +72,15 @@ def _format_intent(intent: object, text: str) -> str:
 
 
 def _iterate_candidate_lines(candidates: object) -> Iterator[str]:
-    """Yield a line with the models of an alias; nothing for a model that is only itself."""
+    """Yield a line with the models of an alias, and one for each model that does not get all of the request."""
     tried = (
         [f"{one.get('model')} at {one.get('upstream')}" for one in candidates] if isinstance(candidates, list) else []
     )
     if len(tried) > 1:
         yield f"tried     {', then '.join(tried)}"
+    for one in candidates if isinstance(candidates, list) else ():
+        if lost := _list_texts(one.get("not_sent")):
+            yield f"not sent  to {one.get('model')} at {one.get('upstream')}, by its api: {', '.join(lost)}"
 
 
 def _format_tools(tools: object) -> Iterator[str]:

@@ -74,13 +74,15 @@ def run(args: argparse.Namespace) -> int:
 
 def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
+    from gateway.cli.api_probe import describe_apis
     from gateway.cli.check_config import describe_config
     from gateway.cli.replicas import describe_replicas
     from gateway.server.dry_start import rehearse_start
 
     loaded = load_configuration(args)
     described = describe_config(loaded, warnings=asyncio.run(rehearse_start(loaded)))
-    return itertools.chain(described, () if args.replicas is None else [*describe_replicas(loaded, args.replicas)])
+    replicas = () if args.replicas is None else [*describe_replicas(loaded, args.replicas)]
+    return itertools.chain(described, replicas, describe_apis(loaded.settings) if args.probe else ())
 
 
 def show_version(_args: argparse.Namespace) -> Iterator[str]:
@@ -163,6 +165,9 @@ def _add_check_config(commands: Commands) -> None:
         example="gateway check-config -c /etc/gateway/gateway.yaml",
     )
     text = "check that the store has room for so many gateways, and show what they share; this connects to the store"
+    p.add_argument(
+        "--probe", action="store_true", help="find out which APIs the upstreams speak, by requests without a model"
+    )
     p.add_argument("--replicas", type=_parse_count, metavar="N", help=text)
 
 

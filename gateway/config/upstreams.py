@@ -9,6 +9,7 @@ from gateway.config.document import Document
 from gateway.config.messages import suggest_nearest
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.schema.http import Passthrough
+from gateway.contracts.quirks import OF_MESSAGES, ONLY_OF_MESSAGES
 
 #: A base URL ends before these; `/models` ends some that are right.
 _ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|responses|messages)/?\Z")
@@ -23,6 +24,7 @@ def check_upstreams(document: Document) -> None:
         for url in ((*path, "base_url"), *_list_urls(document, path)):
             _check_base_url(document, url)
         _check_endpoints(document, path)
+        _warn_of_api(document, path)
     _check_fallbacks(document, upstreams)
     if document.get("passthrough", "by_model") is not True:
         _warn_of_taken_paths(document, upstreams)
@@ -64,6 +66,17 @@ def _warn_of_rules(document: Document, upstream: KeyPath, endpoints: list[KeyPat
         document.warn((*upstream, "queue"), "has no effect: no endpoint has a limit (endpoints[].concurrent)")
     if document.get(*upstream, "hedge") is not None and len(endpoints) < 2:
         document.warn((*upstream, "hedge"), "has no effect: there is no second endpoint")
+
+
+def _warn_of_api(document: Document, upstream: KeyPath) -> None:
+    """Warn of settings of another API than the upstream's."""
+    is_messages = document.get(*upstream, "api") == "messages"
+    for name in _list_texts(document, (*upstream, "quirks")):
+        if name not in OF_MESSAGES if is_messages else name in ONLY_OF_MESSAGES:
+            text = f"{quote_word(name)} has no effect {'with' if is_messages else 'without'} 'api: messages'"
+            document.warn((*upstream, "quirks"), text)
+    if document.get(*upstream, "messages") is not None and not is_messages:
+        document.warn((*upstream, "messages"), "has no effect without 'api: messages'")
 
 
 def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:

@@ -14,6 +14,7 @@ from gateway.contracts.storage.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import get_whole_text, list_client_tools, may_call_tools
 from gateway.model.adaptation.quirks import sort_quirks
+from gateway.model.apis.table import get_model_api
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelCandidate
 from gateway.tools.call_evaluator import Judge
@@ -84,10 +85,12 @@ class Explainer:
         }
 
     def _describe_candidate(self, candidate: ModelCandidate, body: Json, caller: Caller) -> Json:
-        """Return a candidate's model, upstream and quirks."""
+        """Return a candidate's model, upstream, API and quirks, and what of the request its model does not get."""
         model, upstream = candidate.get_model_name(body), candidate.upstream
         quirks = sort_quirks(self.core.get_quirks(upstream, model, caller=caller))
-        return {"model": model, "upstream": upstream.name, "quirks": quirks}
+        endpoint = upstream.group.members[0].pool.endpoint
+        told = {"api": endpoint.models.api, "not_sent": get_model_api(endpoint).list_lost(body)}
+        return {"model": model, "upstream": upstream.name, "quirks": quirks, **told}
 
     async def judge_call(self, call: Json, exchange: Exchange) -> Json:
         """Return the verdict on one call of a run that has read nothing yet. Its schema is checked before the gate."""

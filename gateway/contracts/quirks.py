@@ -13,6 +13,7 @@ QuirkName: TypeAlias = Literal[
     "no_developer_role",
     "alternating_roles",
     "reasoning_back",
+    "no_reasoning_effort",
     "no_reasoning",
     "thought_signatures",
     "short_call_ids",
@@ -21,5 +22,14 @@ QuirkName: TypeAlias = Literal[
     "no_parallel_tool_calls",
     "no_strict_tools",
     "plain_tool_names",
+    "no_sampling",
+    "other_thinking",
 ]
+#: The quirks of models that speak Messages. They have no others.
+NO_SAMPLING: Final[QuirkName] = "no_sampling"
+OTHER_THINKING: Final[QuirkName] = "other_thinking"
+NO_SYSTEM_ROLE: Final[QuirkName] = "no_system_role"
+OF_MESSAGES: Final = frozenset((NO_SAMPLING, OTHER_THINKING, NO_SYSTEM_ROLE))
+#: Those that no other models have.
+ONLY_OF_MESSAGES: Final = OF_MESSAGES - {NO_SYSTEM_ROLE}
 QUIRKS: Final[tuple[QuirkName, ...]] = get_args(QuirkName)

@@ -57,7 +57,7 @@ class ModelCall:
 
     def get_quirks(self, upstream: ModelUpstream, model: str, *, caller: Caller) -> Quirks:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
-        configured = (member.pool.endpoint.quirks for member in upstream.group.members)
+        configured = (member.pool.endpoint.models.quirks for member in upstream.group.members)
         return self.quirks.list_model_quirks(upstream.name, model, whose=get_key_identity(caller)).union(*configured)
 
     def get_provider(self, body: Mapping[str, object]) -> str:

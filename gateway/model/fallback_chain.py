@@ -23,18 +23,16 @@ from gateway.model.adaptation.quirks import (
     LearntQuirks,
     QuirkKey,
     Quirks,
-    find_quirk,
     get_key_identity,
     sort_quirks,
 )
-from gateway.model.adaptation.tool_names import restore_tool_names
-from gateway.model.answer import emit_stream, emit_whole
+from gateway.model.apis.table import get_model_api
 from gateway.model.buffered_start import ChunkBuffer
 from gateway.model.candidates import Candidates, ModelCandidate
 from gateway.model.hooks import CallObserver, wait_for_room
-from gateway.model.http_request import build_chat_request, build_trace_lines
+from gateway.model.http_request import build_model_request, build_trace_lines
 from gateway.model.metering import CallMeter, ModelUsageRecorder
-from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, build_no_answer_error, build_upstream_error, get_call_outcome
+from gateway.model.refusal import ERROR_LIMIT_BYTES, build_no_answer_error, build_upstream_error, get_call_outcome
 from gateway.model.upstream_client import Target
 from gateway.upstream.attempts import Tries
 from gateway.upstream.call import UpstreamCall
@@ -276,7 +274,8 @@ class FallbackCall:
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.origin.credential if is_first else b""
         asked = QuirkKey(self.by.upstream, member.name, model, get_key_identity(self._exchange.caller))
-        quirks = first = self._quirks.get_quirks(asked, configured=endpoint.quirks)
+        api = get_model_api(endpoint)
+        quirks = first = self._quirks.get_quirks(asked, configured=endpoint.models.quirks)
         trace = (
             b""
             if self._try.span is None or self._tracer is None
@@ -284,7 +283,7 @@ class FallbackCall:
         )
         while True:
             named, self.by.streams = self._try.candidate.model, "no_stream" not in quirks
-            request = build_chat_request(
+            request = build_model_request(
                 self._exchange, target, quirks, model=named, credential=credential, trace=trace
             )
             if len(request) >= _LARGE_BYTES:
@@ -295,10 +294,11 @@ class FallbackCall:
                 refused = await self._send_request(call, request)
                 if refused is None:
                     break
-                more = find_quirk(quirks, self._exchange.body, status=self._try.head.status, refusal=refused)
+                status, body = self._try.head.status, self._exchange.body
+                more = api.find_quirk(quirks, body, status=status, refusal=refused)
                 if more is None:
-                    self._try.reason = str(self._try.head.status)
-                    raise build_upstream_error(self._try.head, refused, target)
+                    self._try.reason = str(status)
+                    raise build_upstream_error(self._try.head, refused, target, api)
                 quirks = more
             except BaseException as error:
                 outcome = "cancelled" if call.given_up else get_call_outcome(error)
@@ -329,7 +329,7 @@ class FallbackCall:
             "http.request.resend_count": count - 1 or None,
             "server.address": endpoint.host,
             "server.port": endpoint.port,
-            "url.full": self._try.target.build_url(CHAT),
+            "url.full": self._try.target.build_url(get_model_api(endpoint).path),
             "twolane.upstream": self.by.upstream,
             "twolane.endpoint": member.name,
         }
@@ -351,7 +351,7 @@ class FallbackCall:
                 self._meter.note_refusal()
                 return await call.read_within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):
-                raise build_no_answer_error(head, target)
+                raise build_no_answer_error(head, target, get_model_api(target.pool.endpoint))
         except GatewayError as error:
             self._try.reason = _get_failure_reason(error, call)
             raise
@@ -360,9 +360,9 @@ class FallbackCall:
     async def _read_answer(self, emit: Emit) -> None:
         """Read an answer. Log a failure, unless the call was given up before."""
         assert self._try.call is not None
-        read = emit_stream if self._try.head.event_stream else emit_whole
-        if "plain_tool_names" in self._try.taken:
-            emit = restore_tool_names(emit, self._exchange.body)
+        api = get_model_api(self._try.target.pool.endpoint)
+        read = api.emit_stream if self._try.head.event_stream else api.emit_whole
+        emit = api.wrap_emit(emit, self._exchange.body, self._try.taken)
         try:
             await read(
                 self._try.call, self._try.target, self._meter.wrap_emit(emit, streams=self._try.head.event_stream)

@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 import orjson
 
-#: A text up to its closing quotation mark, which is not part of it.
-_KEY = re.compile(rb'"content":\s?"([^"\\]*+(?:\\.[^"\\]*+)*+)')
+#: A text up to its closing quotation mark, which is not part of it, in chat completions and in Messages.
+CHAT_TEXT: Final = re.compile(rb'"content":\s?"([^"\\]*+(?:\\.[^"\\]*+)*+)')
+MESSAGES_TEXT: Final = re.compile(rb'"text":\s?"([^"\\]*+(?:\\.[^"\\]*+)*+)')
 #: The text that is parsed in the place of an event's own.
 _PROBE: Final = "x"
 #: So many events that are not alike, and the answer is no longer looked at.
@@ -24,12 +25,23 @@ _NOWHERE: Final[_Place] = ((), b"", 0, 0)
 
 
 class TextEvents:
-    """The events of one answer. `parse` returns the text of an event with nothing else, else None."""
+    """The events of one answer. `parse` returns the text of an event with nothing else, else None.
 
-    __slots__ = ("_around", "_bare", "_framed", "_parse", "_seen", "_tries")
+    `key` finds the text, and `line` is what a stream has in front of the data of such an event.
+    """
 
-    def __init__(self, parse: Callable[[bytes], str | None]) -> None:
+    __slots__ = ("_around", "_bare", "_framed", "_key", "_line", "_parse", "_seen", "_tries")
+
+    def __init__(
+        self,
+        parse: Callable[[bytes], str | None],
+        *,
+        key: re.Pattern[bytes] = CHAT_TEXT,
+        line: bytes = b"data: ",
+    ) -> None:
         self._parse = parse
+        self._key = key
+        self._line = line
         self._around = b"", b""
         self._bare = self._framed = _NOWHERE
         self._seen: tuple[bytes, bytes] | None = None
@@ -38,7 +50,7 @@ class TextEvents:
     def find_text(self, data: bytes, *, framed: bool = False) -> str | None:
         """Return the result of `parse` without parsing, or None if the event must be parsed.
 
-        `framed`: the data is that of a stream, `data: ` in front and an empty line behind. Several events are None.
+        `framed`: the data is that of a stream, its line in front and an empty line behind. Several events are None.
         """
         start, behind, begins, ends = self._framed if framed else self._bare
         if not (data.startswith(start) and data.endswith(behind)):
@@ -56,7 +68,9 @@ class TextEvents:
 
     def learn_shape(self, data: bytes, text: str) -> None:
         """Learn from an event that was parsed, and its text."""
-        if not self._tries or text == _PROBE or (key := _KEY.search(data)) is None:  # itself, a probe proves nothing
+        if (
+            not self._tries or text == _PROBE or (key := self._key.search(data)) is None
+        ):  # itself, a probe proves nothing
             return
         around = data[: key.start(1)], data[key.end(1) :]
         if around == self._around or _decode_string(key[1]) != text:  # known, or another one's content
@@ -65,7 +79,7 @@ class TextEvents:
         if self._seen in (None, around) and self._parse(_PROBE.encode().join(around)) == _PROBE:
             self._around, self._tries = around, _TRIES
             self._bare = _build_place(*around)
-            self._framed = _NOWHERE if b"\n" in data else _build_place(b"data: " + around[0], around[1] + b"\n\n")
+            self._framed = _NOWHERE if b"\n" in data else _build_place(self._line + around[0], around[1] + b"\n\n")
         self._seen = around
 
 

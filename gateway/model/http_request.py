@@ -7,17 +7,14 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.tracing.context import TraceContext
 from gateway.contracts.tracing.headers import TRACE_FIELDS
 from gateway.contracts.tracing.tracer import Tracer
-from gateway.model.adaptation.quirks import Quirks, adapt_request
+from gateway.model.adaptation.quirks import Quirks
+from gateway.model.apis.table import get_model_api
 from gateway.model.client_ids import remove_client_ids
-from gateway.model.refusal import CHAT
 from gateway.model.upstream_client import Target
 from gateway.upstream.endpoint import Endpoint
 
-#: The path of the list of models.
-MODELS = b"/models"
 
-
-def build_chat_request(
+def build_model_request(
     exchange: Exchange,
     target: Target,
     quirks: Quirks,
@@ -31,17 +28,18 @@ def build_chat_request(
     `credential` are the client's header lines with its key, for an upstream without a key. `trace` are the lines of the
     gateway's trace context, in place of the client's.
     """
-    endpoint = target.pool.endpoint
-    body = adapt_request(exchange.body, quirks)
+    endpoint, origin = target.pool.endpoint, exchange.origin
+    api = get_model_api(endpoint)
+    body = api.build_body(exchange.body, quirks, endpoint.models)
     if model is not None:
         body["model"] = model
     content = mask_check_words(orjson.dumps(body))
-    lines = _select_lines(endpoint, exchange.origin.header)
+    lines = _select_lines(endpoint, origin.header)
     return b"".join(
         (
-            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(CHAT), endpoint.authority),
+            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(api.path), endpoint.authority),
             _remove_trace_lines(lines) + trace if trace else lines,
-            select_credential(credential, endpoint, header=exchange.origin.credential_header),
+            api.select_credential(credential, endpoint, header=origin.credential_header, lines=origin.header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % (b"application/json" if "no_stream" in quirks else b"text/event-stream", len(content)),
             content,
@@ -55,7 +53,9 @@ def build_trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
 
 
 def _select_lines(endpoint: Endpoint, lines: bytes) -> bytes:
-    return lines if endpoint.client_ids else remove_client_ids(lines)
+    """Return the client's lines as the endpoint gets them."""
+    lines = lines if endpoint.models.client_ids else remove_client_ids(lines)
+    return get_model_api(endpoint).build_lines(lines, endpoint.models)
 
 
 def _remove_trace_lines(lines: bytes) -> bytes:
@@ -63,13 +63,13 @@ def _remove_trace_lines(lines: bytes) -> bytes:
     return b"".join(kept)
 
 
-def build_list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
-    """Return the request for the list of models, with the client's header lines and a credential's lines."""
+def build_list_request(target: Target, lines: bytes, *, credential: bytes, header: bytes) -> bytes:
+    """Return the request for the list of models, with the client's header lines.
+
+    `credential` are the lines of its credential, and `header` is the name of the header where it put that.
+    """
     endpoint = target.pool.endpoint
-    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(MODELS), endpoint.authority)
+    api = get_model_api(endpoint)
+    credential = api.select_credential(credential, endpoint, header=header, lines=lines)
+    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(api.models_path), endpoint.authority)
     return line + _select_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"
-
-
-def select_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
-    """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
-    return clients if endpoint.api_key is None else endpoint.build_credential_line(header)

@@ -19,8 +19,9 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.model_names import MODEL_CHARS
 from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import SERVICE_VALUES_LIMIT, holds_more
+from gateway.model.apis.table import get_model_api
 from gateway.model.candidates import ModelTable
-from gateway.model.http_request import build_list_request, select_credential
+from gateway.model.http_request import build_list_request
 from gateway.model.upstream_client import ModelUpstream, Target
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint_state import Member
@@ -127,14 +128,16 @@ async def _fetch_from_target(target: Target, asking: ListingClient) -> tuple[int
     """Return status, content type and body of an endpoint's list of models. Raises GatewayError."""
     call = UpstreamCall(target.pool, method=b"GET")
     try:
-        own = select_credential(asking.credential, target.pool.endpoint, header=asking.header)
-        head = await call.send(build_list_request(target, asking.lines, credential=own))
+        request = build_list_request(target, asking.lines, credential=asking.credential, header=asking.header)
+        head = await call.send(request)
         content = await call.read_within(LIST_LIMIT_BYTES)
     finally:
         call.close()
     if len(content) > LIST_LIMIT_BYTES:
         raise target.build_answer_error(f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
     content_type = head.find_value(b"content-type") or _JSON.encode()
+    if head.status == HTTPStatus.OK:
+        content = get_model_api(target.pool.endpoint).convert_models(content)
     return head.status, content_type.decode("latin-1"), content
 
 

@@ -8,11 +8,10 @@ from gateway.contracts.storage.store import Json
 from gateway.http.redact import get_maskable_key
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import read_retry_after_s
+from gateway.model.apis.model_api import ModelApi
 from gateway.model.error_words import parse_answer_error, parse_error_words
 from gateway.model.upstream_client import Target
 
-#: The path that models are called under.
-CHAT = b"/chat/completions"
 #: How much of an upstream's error answer is read for its message.
 ERROR_LIMIT_BYTES = 65536
 #: Longest wait that is passed on; openai-node waits for any stated time literally.
@@ -23,12 +22,12 @@ _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 
-def build_upstream_error(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
+def build_upstream_error(head: ResponseHead, content: bytes, target: Target, api: ModelApi) -> GatewayError:
     """Return the error for an upstream's error answer, with its status and its Retry-After."""
     words = parse_answer_error(content, secret=_get_secret(target))
     text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
     if not words.message and head.status in _NOT_THERE:
-        text += f" It was asked for {target.build_url(CHAT)}; {_format_hint(target)}."
+        text += f" It was asked for {target.build_url(api.path)}; {_format_hint(target)}."
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
@@ -38,22 +37,21 @@ def build_upstream_error(head: ResponseHead, content: bytes, target: Target) -> 
     return error.with_status(head.status) if 400 <= head.status < 600 else error
 
 
-def build_no_answer_error(head: ResponseHead, target: Target) -> GatewayError:
+def build_no_answer_error(head: ResponseHead, target: Target, api: ModelApi) -> GatewayError:
     """Return the error of an answer that is neither a stream nor JSON, such as a page."""
     kind = (head.find_value(b"content-type") or b"").decode("latin-1")[:_TYPE_CHARS]
     what = f"the content type {kind!r}" if kind else "no content type"
     return target.build_answer_error(
-        f"it answered POST {target.build_url(CHAT)} with status {head.status} and {what}, neither with a stream "
-        "of chat "
-        f"completion chunks (text/event-stream) nor with JSON; {_format_hint(target)}"
+        f"it answered POST {target.build_url(api.path)} with status {head.status} and {what}, neither with "
+        f"{api.answers} nor with JSON; {_format_hint(target)}"
     )
 
 
 def _format_hint(target: Target) -> str:
     """Return a hint at the usual mistake in a base URL."""
-    path = target.pool.endpoint.base_path
-    if path and not _VERSION.search(path):
-        return f"perhaps its base_url must end in '{path.decode('latin-1')}/v1'"
+    build_path = target.build_path(b"")
+    if not _VERSION.search(build_path):
+        return f"perhaps its base_url must end in '{build_path.decode('latin-1')}/v1'"
     return "look at its base_url"
 
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
+from gateway.contracts.model_apis import API_LINES, KEY_HEADERS
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.endpoint_state import Member
@@ -108,6 +109,8 @@ def _is_bad_status(status: int, endpoint: Endpoint) -> bool:
 
 def build_check_request(endpoint: Endpoint, path: bytes) -> bytes:
     """Return the request of a check: a GET of `path` below the endpoint's URL, with its key if it has one."""
-    credential = endpoint.build_credential_line(b"authorization")
+    api = endpoint.models.api
     lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.build_path(path), endpoint.authority)
-    return lines + credential + b"Accept: application/json\r\n\r\n"
+    return (
+        lines + endpoint.build_credential_line(KEY_HEADERS[api]) + API_LINES[api] + b"Accept: application/json\r\n\r\n"
+    )

@@ -87,6 +87,8 @@ def parse_tokens(told: object) -> TokenCounts | None:
         cached = _clean_count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
     details, made = say("prompt_tokens_details"), say("completion_tokens_details")
     found = _build_counts(asked, cached, 0, answered, _get_part(made, "reasoning_tokens"))
+    if (written := say("cache_creation_input_tokens")) is not None:  # of Messages, also behind a router of models
+        found = _add_written(found, _clean_count(written), told)
     return _add_audio(found, _get_part(details, "audio_tokens"), _get_part(made, "audio_tokens"))
 
 
@@ -107,8 +109,7 @@ def _parse_other_names(told: dict[str, object]) -> TokenCounts | None:
         cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
     made = told.get("output_tokens_details")
     found = _build_counts(asked, cached, written, answered, _get_part(made, "reasoning_tokens"))
-    if written and (long := _get_part(told.get("cache_creation"), "ephemeral_1h_input_tokens")):
-        found = found._replace(written_1h=min(long, written))
+    found = _add_written(found, written, told)
     # Transcriptions have `input_token_details`.
     details = told.get("input_tokens_details") or told.get("input_token_details")
     return _add_audio(found, _get_part(details, "audio_tokens"), _get_part(made, "audio_tokens"))
@@ -136,6 +137,15 @@ def _build_counts(
     asked, answered = asked or 0, answered or 0
     cached = min(cached, asked) if cached else 0
     return TokenCounts(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
+
+
+def _add_written(tokens: TokenCounts, written: int | None, told: dict[str, object]) -> TokenCounts:
+    """Return tokens of which so many were written to the cache, some of them for an hour."""
+    if not written:
+        return tokens
+    long = _get_part(told.get("cache_creation"), "ephemeral_1h_input_tokens") or 0
+    written = min(written, tokens.input)
+    return tokens._replace(written=written, written_1h=min(long, written))
 
 
 def _add_audio(tokens: TokenCounts, heard: int | None, spoken: int | None) -> TokenCounts:

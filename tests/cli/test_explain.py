@@ -76,6 +76,12 @@ def test_explanation_reports_missing_fields_as_absent(answer: dict[str, object])
     assert lines[-1] == "messages  none: a stage answers by itself"
 
 
+def test_explanation_names_what_a_model_does_not_get() -> None:
+    told = [{"model": "a", "upstream": "x", "not_sent": []}, {"model": "b", "upstream": "y", "not_sent": ["seed", "n"]}]
+    lines = [line for line in format_explanation({"candidates": told}, text="") if line.startswith("not sent")]
+    assert lines == ["not sent  to b at y, by its api: seed, n"]
+
+
 async def test_explain_requests_a_dry_run_with_key_prompt_and_chain(capsys: pytest.CaptureFixture[str]) -> None:
     """With the key, the prompt and the chain that were named; what a terminal would obey is not printed."""
     settings = {

@@ -60,7 +60,7 @@ def test_the_examples_of_the_shipped_file_work(folder: Folder) -> None:
     folder.write("data.db", "")
     (folder.path / "work").mkdir()
     loaded = folder.load(text, {"OPENAI_API_KEY": "sk-1", "DOCS_TOKEN": "t"})
-    assert [upstream.name for upstream in loaded.settings.upstreams] == ["openai", "local"]
+    assert [upstream.name for upstream in loaded.settings.upstreams] == ["openai", "local", "claude"]
     assert set(loaded.settings.mcp.servers) == {"time", "docs"} and loaded.settings.tools.execute_command
     assert [key.name for key in loaded.settings.keys] == ["laptop"] and "reviewer" in loaded.settings.prompts
 

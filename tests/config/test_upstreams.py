@@ -169,3 +169,28 @@ def test_by_model_upstreams_share_their_paths() -> None:
     """That is what it is for."""
     text = f"passthrough: {{by_model: true}}\nupstreams: [{A}, models: [x]}}, {B}, models: [y]}}]"
     assert warnings(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ("quirks: [no_sampling]", "upstreams[0].quirks: 'no_sampling' has no effect without 'api: messages'"),
+        ("messages: {max_tokens: 5}", "upstreams[0].messages: has no effect without 'api: messages'"),
+        (
+            "api: messages, quirks: [no_stream, no_sampling]",
+            "upstreams[0].quirks: 'no_stream' has no effect with 'api: messages'",
+        ),
+        ("api: messages, quirks: [no_sampling, no_system_role], messages: {betas: [context-1m-2025-08-07]}", None),
+        ("api: chat", None),
+    ],
+)
+def test_settings_of_another_api_are_warned_of(settings: str, warning: str | None) -> None:
+    told = [one.partition(" ")[2] for one in warnings(f"upstreams: [{A}, {settings}}}]")]
+    assert told == ([] if warning is None else [warning])
+
+
+def test_unknown_api_and_malformed_beta_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"upstreams\[0\].api"):
+        warnings(f"upstreams: [{A}, api: responses}}]")
+    with pytest.raises(ConfigError, match="expected letters, digits"):
+        warnings(f"upstreams: [{A}, api: messages, messages: {{betas: ['a, b']}}}}]")

@@ -121,8 +121,8 @@ async def test_explain_lists_the_candidates_of_an_alias() -> None:
         answer = await made.world.post(body, path="/context/explain")
         assert (answer.json["model"], answer.json["upstream"]) == ("fast", "up")
         assert answer.json["candidates"] == [
-            {"model": "big", "upstream": "up", "quirks": []},
-            {"model": "small", "upstream": "other", "quirks": []},
+            {"model": "big", "upstream": "up", "quirks": [], "api": "chat", "not_sent": []},
+            {"model": "small", "upstream": "other", "quirks": [], "api": "chat", "not_sent": []},
         ]
         assert made.asked == [[], []]
 

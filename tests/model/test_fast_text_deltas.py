@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.model.fast_text_deltas import TextEvents
+from gateway.model.fast_text_deltas import MESSAGES_TEXT, TextEvents
 
 
 class Parser:
@@ -152,3 +152,15 @@ def test_multi_line_data_is_never_read_as_a_framed_event() -> None:
     answer.learn_shape(data, "a")
     assert answer.find_text(data) == "a"
     assert answer.find_text(b"data: %b\n\n" % data, framed=True) is None
+
+
+def test_events_of_another_api_are_read_by_their_own_key_and_line() -> None:
+    """Those of Messages name their kind in a line in front of the data."""
+    line = b"event: content_block_delta\ndata: "
+    events = [b'{"index":0,"delta":{"type":"text_delta","text":"%b"}}' % word for word in (b"a", b"b", b"c")]
+    parse = lambda data: json.loads(data)["delta"]["text"]  # noqa: E731
+    answer = TextEvents(parse, key=MESSAGES_TEXT, line=line)
+    answer.learn(events[0], "a")
+    assert [answer.find_text(line + event + b"\n\n", framed=True) for event in events] == ["a", "b", "c"]
+    assert answer.find_text(b"data: " + events[1] + b"\n\n", framed=True) is None
+    assert answer.find_text(events[1].replace(b'"index":0', b'"index":1')) is None

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint import Endpoint, ModelAccess
 
 
 def test_endpoint_key_is_hidden_from_repr() -> None:
@@ -41,3 +41,19 @@ def test_endpoint_base_path_replaces_the_version_prefix() -> None:
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1")
     assert facts.build_path(b"/models") == b"/v1/models"
     assert dataclasses.replace(facts, base_path=b"/x/v2").build_path(b"/models") == b"/x/v2/models"
+
+
+@pytest.mark.parametrize(
+    ("base_path", "path"),
+    [
+        (b"", b"/v1/messages"),
+        (b"/v1", b"/v1/messages"),
+        (b"/anthropic", b"/anthropic/v1/messages"),
+        (b"/anthropic/v2beta1", b"/anthropic/v2beta1/messages"),
+        (b"/v1/anthropic", b"/v1/anthropic/v1/messages"),
+    ],
+)
+def test_path_of_messages_has_a_version_as_its_clients_add_it(base_path: bytes, build_path: bytes) -> None:
+    access = ModelAccess(api="messages")
+    facts = Endpoint(name="up", host="h", port=1, authority=b"h:1", base_path=base_path, models=access)
+    assert facts.build_path(b"/messages") == build_path

@@ -5,15 +5,16 @@ import asyncio
 import pytest
 from gateways import until
 
+from gateway.contracts.model_apis import ApiName
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import build_answer
 from gateway.testing.upstream import FakeUpstream
-from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint import Endpoint, ModelAccess
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group
-from gateway.upstream.health import HealthChecks, HealthRules
+from gateway.upstream.health import HealthChecks, HealthRules, build_check_request
 from gateway.upstream.pool import Pool
 
 RULES = HealthRules(path=b"/ping", interval_s=10.0, timeout_s=30.0, fall=2, rise=2)
@@ -137,3 +138,16 @@ async def test_health_check_without_a_key_accepts_an_unauthorized_answer() -> No
             await one.check()
         assert all(member.healthy for member in members)
         one.group.close()
+
+
+@pytest.mark.parametrize(
+    ("api", "lines"),
+    [
+        ("chat", b"Authorization: Bearer k\r\n"),
+        ("messages", b"X-Api-Key: k\r\nAnthropic-Version: 2023-06-01\r\n"),
+    ],
+)
+def test_health_check_carries_the_key_as_the_api_wants_it(api: ApiName, lines: bytes) -> None:
+    endpoint = Endpoint(name="up", host="h", port=1, authority=b"a", api_key=b"k", models=ModelAccess(api=api))
+    request = b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + lines + b"Accept: application/json\r\n\r\n"
+    assert build_check_request(endpoint, b"/models") == request

@@ -120,3 +120,12 @@ def test_non_numeric_token_detail_counts_as_zero() -> None:
     """The rest counts."""
     told = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": "4"}}
     assert parse_tokens({**told, "completion_tokens_details": [9]}) == TokenCounts(5, 0, 0, 2)
+
+
+def test_written_cache_tokens_of_a_chat_are_a_part_of_its_prompt() -> None:
+    """As routers in front of Messages write them."""
+    kept = {"ephemeral_1h_input_tokens": 4}
+    told = {"prompt_tokens": 9, "completion_tokens": 2, "cache_creation_input_tokens": 7, "cache_creation": kept}
+    assert parse_tokens(told) == TokenCounts(9, 0, 7, 2, written_1h=4)
+    assert parse_tokens({**told, "cache_creation_input_tokens": 70}) == TokenCounts(9, 0, 9, 2, written_1h=4)
+    assert parse_tokens({**told, "cache_creation_input_tokens": "7"}) == TokenCounts(9, 0, 0, 2)

@@ -10,10 +10,12 @@ from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeade
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Label, Name, Text, build_count_type
 from gateway.config.values.units import Duration, Share, build_size_type
 from gateway.config.values.value import ValueType
+from gateway.contracts.model_apis import ApiName
 from gateway.contracts.quirks import QuirkName
 from gateway.features.limits.section import AllowanceSettings
 
 _STATUS = re.compile(r"[45][0-9][0-9]\Z")
+_BETA = re.compile(r"[0-9A-Za-z._-]{1,100}\Z")
 
 
 def _parse_reason(value: object) -> str:
@@ -23,6 +25,13 @@ def _parse_reason(value: object) -> str:
     return text
 
 
+def _parse_beta(value: object) -> str:
+    if not isinstance(value, str) or not _BETA.match(value):
+        raise ValueError("expected letters, digits, '-', '.' and '_', such as context-1m-2025-08-07")
+    return value
+
+
+BetaName = Annotated[str, ValueType(kind="name of a beta", parse=_parse_beta)]
 RetryReason = Annotated[str, ValueType(kind="connect, reset, timeout or status", parse=_parse_reason)]
 
 
@@ -130,6 +139,30 @@ class Queue(Section):
     wait: Duration = Field(default=5.0, description="Longest wait; then the request gets 503.")
 
 
+class MessagesSettings(Section):
+    max_tokens: Annotated[int, build_count_type(1, 10_000_000)] = Field(
+        default=16_384, description="Longest answer in tokens where the client sets no limit: the API requires one."
+    )
+    thinking: Literal["adaptive", "budget"] = Field(
+        default="adaptive",
+        description=(
+            "What `reasoning_effort` of a client becomes: `adaptive` thinking with that effort, or, for older models, "
+            "a `budget` of tokens."
+        ),
+    )
+    prompt_caching: Flag = Field(
+        default=True,
+        description=(
+            "Whether the gateway marks tools, system prompt and the last turns for the prompt cache of the upstream, "
+            "unless the client sets marks. The first request costs a little more, later ones much less."
+        ),
+    )
+    betas: tuple[BetaName, ...] = Field(
+        default=(),
+        description="Values of `anthropic-beta` that every request carries, such as `context-1m-2025-08-07`.",
+    )
+
+
 class UpstreamSettings(Section):
     name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
     base_url: BaseUrl | None = Field(
@@ -158,6 +191,15 @@ class UpstreamSettings(Section):
     paths: tuple[PathPrefix, ...] = Field(
         default=(), description="Path prefixes that it serves; empty: those of `passthrough.paths`."
     )
+    api: ApiName = Field(
+        default="chat",
+        description="API by which the context lane asks its models: `chat` (chat completions), or `messages` "
+        "(Anthropic's Messages), to whose `base_url` the gateway adds `/v1` if it does not end with a version. "
+        "Passthrough changes nothing. `gateway check-config --probe` finds out what an upstream speaks.",
+    )
+    messages: MessagesSettings = Field(
+        default_factory=MessagesSettings, description="Requests to an upstream with `api: messages`."
+    )
     quirks: tuple[QuirkName, ...] = Field(
         default=(),
         description="What its models refuse in requests of the context lane, as far as it is known. The gateway learns "
@@ -171,7 +213,7 @@ class UpstreamSettings(Section):
     provider: Label = Field(
         default="openai",
         description="Name of the provider in traces, such as `anthropic`, `azure.ai.openai` or `mistral_ai` "
-        "(`gen_ai.provider.name`).",
+        "(`gen_ai.provider.name`). With `api: messages` it is `anthropic` unless set.",
     )
     timeouts: TimeoutsSettings = Field(default_factory=TimeoutsSettings, description="Longest waits for this upstream.")
     tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")

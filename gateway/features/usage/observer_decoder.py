@@ -37,6 +37,7 @@ class _Usage(Struct, gc=False):
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: _Count | None = None
+    cache_creation_input_tokens: _Count | None = None
 
 
 class _Answer(Struct, gc=False):
@@ -44,9 +45,11 @@ class _Answer(Struct, gc=False):
     model: str = ""
 
 
-def _has_audio(usage: _Usage) -> bool:
-    """Return whether some of the tokens are audio, which has a price of its own."""
+def _has_other_prices(usage: _Usage) -> bool:
+    """Return whether some of the tokens are audio, or were written to a cache: these have prices of their own."""
     asked, answered = usage.prompt_tokens_details, usage.completion_tokens_details
+    if usage.cache_creation_input_tokens:
+        return True
     return bool(asked and asked.audio_tokens) or bool(answered and answered.audio_tokens)
 
 
@@ -88,7 +91,7 @@ class UsageDecoder:
             except (DecodeError, ValueError, RecursionError):  # a model's name may be no UTF-8
                 answer = _NOTHING
             usage, its_target, its_model = answer.usage, record.target, answer.model
-            if usage is None or not (its_asked := usage.prompt_tokens) or _has_audio(usage):
+            if usage is None or not (its_asked := usage.prompt_tokens) or _has_other_prices(usage):
                 one.read_late()
                 continue
             if its_model != model or its_target is not target:

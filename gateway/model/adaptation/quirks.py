@@ -315,6 +315,15 @@ _QUIRKS: Final = (
         add_reasoning,
     ),
     _Quirk(
+        "no_reasoning_effort",
+        _has_field("reasoning_effort"),
+        _compile_pattern(
+            rb"(?:extra|unknown|unrecogni[sz]ed|unexpected|unsupported) (?:\w+ ){0,2}(?:parameter|argument|field)s?"
+            rb"[^\n]{0,40}reasoning_effort|reasoning_effort[^\n]{0,60}(?:not (?:permitted|allowed|supported with))"
+        ),
+        _drop_fields("reasoning_effort"),
+    ),
+    _Quirk(
         "no_reasoning",
         _has_reasoning,
         _compile_pattern(rb"(?s)\A(?!.*(?:%b)).*reasoning" % _LACKS_REASONING),

@@ -9,7 +9,7 @@ from gateway.config.schema import upstreams as schema
 from gateway.config.schema.upstreams import UpstreamSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
-from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.endpoint import ANTHROPIC, Endpoint, ModelAccess
 from gateway.upstream.endpoint_state import Member
 from gateway.upstream.group import Group, GroupRules, RetryRules
 from gateway.upstream.health import HealthChecks, HealthRules
@@ -116,9 +116,27 @@ def _build_endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, 
         connect_s=upstream.timeouts.connect,
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
+        models=_access(upstream),
+        provider=_get_provider(upstream),
+    )
+
+
+def _get_provider(upstream: UpstreamSettings) -> str:
+    """Return the name of the provider: the configured one, or the one whose API it is."""
+    is_default = "provider" not in upstream.model_fields_set
+    return ANTHROPIC if is_default and upstream.api == "messages" else upstream.provider
+
+
+def _access(upstream: UpstreamSettings) -> ModelAccess:
+    """Return how the context lane asks the models of an upstream."""
+    return ModelAccess(
+        api=upstream.api,
         quirks=frozenset(upstream.quirks),
         client_ids=upstream.client_ids,
-        provider=upstream.provider,
+        max_tokens=upstream.messages.max_tokens,
+        thinking=upstream.messages.thinking,
+        prompt_caching=upstream.messages.prompt_caching,
+        betas=upstream.messages.betas,
     )
 
 

@@ -116,6 +116,7 @@ def test_usage_decoder_matches_the_general_reader_on_common_answers(answer: Mapp
 @pytest.mark.parametrize(
     "body",
     [
+        b'{"usage": {"prompt_tokens": 9, "completion_tokens": 2, "cache_creation_input_tokens": 7}, "model": "m"}',
         text(RESPONSE),
         text(MESSAGE),
         b"\xef\xbb\xbf" + text(CHAT),

@@ -6,6 +6,7 @@ from gateway.config import Settings
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.endpoint import ModelAccess
 from gateway.upstream.group import Group, RetryRules
 from gateway.upstream.queue import QueueRules
 
@@ -49,3 +50,20 @@ def test_health_checks_belong_to_the_group() -> None:
     """Which is then more than its pool."""
     (group,) = groups({"name": "up", "base_url": HTTP, "health": {"interval": "1s"}})
     assert group.checks is not None and not group.plain
+
+
+def test_endpoint_asks_its_models_as_configured() -> None:
+    own = {"max_tokens": 9, "thinking": "budget", "prompt_caching": False, "betas": ["context-1m-2025-08-07"]}
+    plain, other = groups(
+        {"name": "a", "base_url": HTTP, "quirks": ["no_stream"], "client_ids": True},
+        {"name": "b", "base_url": HTTP, "api": "messages", "messages": own},
+    )
+    endpoints = [group.members[0].pool.endpoint for group in (plain, other)]
+    assert [endpoint.provider for endpoint in endpoints] == ["openai", "anthropic"]
+    found = [endpoint.models for endpoint in endpoints]
+    assert found == [
+        ModelAccess(quirks=frozenset({"no_stream"}), client_ids=True),
+        ModelAccess(
+            api="messages", max_tokens=9, thinking="budget", prompt_caching=False, betas=("context-1m-2025-08-07",)
+        ),
+    ]

@@ -4,29 +4,22 @@ An answer that ends without a finish reason was cut.
 """
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 
 import orjson
 
-from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Emit, Pause
 from gateway.contracts.storage.store import Json
-from gateway.http.sse import EventError, EventReader
+from gateway.http.sse import EventReader
 from gateway.jsontext import strict_json
-from gateway.jsontext.value_count import VALUES_LIMIT, holds_more
+from gateway.model.apis.answer_reading import END_S, parse_object, parse_value, read_stream, read_whole
 from gateway.model.error_words import is_error
 from gateway.model.fast_text_deltas import TextEvents
-from gateway.model.json_repair import Mender, mend_answer
-from gateway.model.refusal import convert_error_event, get_call_outcome
+from gateway.model.json_repair import Mender
+from gateway.model.refusal import convert_error_event
 from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
 
-#: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a separate segment.
-#: The answer does not wait.
-END_S = 1.0
-#: Longest answer that is not streamed.
-WHOLE_LIMIT_BYTES = 16 << 20
 _DONE = b"[DONE]"
 #: Arguments of a call as an object, where the API has a text.
 _ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
@@ -73,23 +66,14 @@ async def emit_stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
             pause = emit(chunk) or pause
         return pause
 
-    outcome = "cancelled"
-    try:
-        await call.read_each(take_event)
+    def check_end() -> None:
         if not finished:
             _raise_last(events, target)
             raise target.build_answer_error(
                 "its answer is empty" if empty else "its answer ends without a finish reason"
             )
-        outcome = "ok"
-    except EventError as error:
-        outcome = "invalid"
-        raise target.build_answer_error(str(error)) from None
-    except GatewayError as error:
-        outcome = "cancelled" if call.given_up else get_call_outcome(error)
-        raise
-    finally:
-        target.group.tally.outcomes[outcome] += 1
+
+    await read_stream(call, target, take_event, check_end=check_end)
 
 
 def _raise_last(events: EventReader, target: Target) -> None:
@@ -102,25 +86,17 @@ def _raise_last(events: EventReader, target: Target) -> None:
 
 
 async def emit_whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
-    """Emit one JSON answer as a chunk. Raises GatewayError if it is not a chat completion."""
-    outcome = "cancelled"
-    try:
-        content = await call.read_within(WHOLE_LIMIT_BYTES)
-        if len(content) > WHOLE_LIMIT_BYTES:
-            raise target.build_answer_error(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
-        chunk = convert_to_chunk(_parse_completion(content, target))
+    """Emit one JSON answer as a chunk. Raises GatewayError if it is no chat completion."""
+
+    def convert(content: bytes) -> Json:
+        chunk = convert_to_chunk(parse_object(content, target))
         if chunk is None or _has_finish_reason(chunk["choices"]) is None:
             raise target.build_answer_error("its answer is no chat completion")
         if _ARGUMENTS.search(content) is not None:
             _check_arguments(content, target)
-        if (pause := emit(chunk)) is not None:
-            await pause()
-        outcome = "ok"
-    except GatewayError as error:
-        outcome = "cancelled" if call.given_up else get_call_outcome(error)
-        raise
-    finally:
-        target.group.tally.outcomes[outcome] += 1
+        return chunk
+
+    await read_whole(call, target, emit, convert)
 
 
 def convert_to_chunk(completion: Json) -> Json | None:
@@ -151,7 +127,7 @@ def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
     """Return an event as a chunk; None for other events, such as pings. Raises GatewayError."""
     if not data.lstrip().startswith((b"{", b"[")):
         return None
-    chunk = _parse_value(data, target, mender.mend_event, is_badly_written=bool(mender.halves))
+    chunk = parse_value(data, target, mender.mend_event, is_badly_written=bool(mender.halves))
     if isinstance(chunk, list):  # as Google answers with an error
         chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
     if not isinstance(chunk, dict):
@@ -174,40 +150,6 @@ def _parse_chunk(data: bytes, target: Target, mender: Mender) -> Json | None:
 def _normalize_calls(calls: object) -> object:
     """Return the calls of a delta or a message as a list: some servers send the only one by itself."""
     return [calls] if isinstance(calls, dict) else calls
-
-
-def _parse_completion(content: bytes, target: Target) -> Json:
-    """Return an answer that is not streamed. Raises GatewayError if it is an error, or not an object."""
-    completion = _parse_value(content, target, mend_answer)
-    if isinstance(completion, list) and len(completion) == 1:
-        completion = completion[0]
-    if not isinstance(completion, dict):
-        raise target.build_answer_error("its answer is no object")
-    if is_error(completion):
-        raise convert_error_event(completion, target)
-    return completion
-
-
-def _parse_value(
-    data: bytes, target: Target, mend: Callable[[bytes], object], *, is_badly_written: bool = False
-) -> object:
-    """Return the value of JSON. Raises GatewayError if it is invalid or has too many values."""
-    if holds_more(data, VALUES_LIMIT):
-        raise target.build_answer_error(f"an event of its answer holds more than {VALUES_LIMIT} values")
-    if is_badly_written:
-        return _mend_json(data, target, mend)
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _mend_json(data, target, mend)
-
-
-def _mend_json(data: bytes, target: Target, mend: Callable[[bytes], object]) -> object:
-    """Return the value of badly written JSON. Raises GatewayError if it cannot be mended."""
-    try:
-        return mend(data)
-    except ValueError:
-        raise target.build_answer_error("an event of its answer is not JSON") from None
 
 
 def _check_arguments(data: bytes, target: Target) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import VALUES_LIMIT
-from gateway.model.answer import convert_to_chunk
+from gateway.model.apis.chat.answer import convert_to_chunk
 from gateway.testing.ports import free_port
 from gateway.testing.raw_connection import Peer
 from gateway.testing.scripts import build_answer, build_event, build_head, serve

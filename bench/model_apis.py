@@ -1,0 +1,93 @@
+"""The CPU time of reading a streamed answer, by the API of its model, in this process: one event a piece.
+
+python -m bench.model_apis
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter, thread_time
+from typing import Final, cast
+
+import orjson
+
+from gateway.contracts.exchange import Chunk, Pause
+from gateway.contracts.model_apis import MODEL_APIS, ApiName
+from gateway.contracts.storage.store import Json
+from gateway.model.apis.table import get_model_api
+from gateway.model.upstream_client import Target
+from gateway.telemetry.metrics import UpstreamTally
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.endpoint import Endpoint, ModelAccess
+from gateway.upstream.endpoint_state import Member
+from gateway.upstream.group import Group
+from gateway.upstream.pool import Pool
+
+EVENTS: Final = 20_000
+ROUNDS: Final = 9
+
+
+class _Replay:
+    """A call whose answer is here already."""
+
+    given_up = False
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    async def each(self, take: Callable[[bytes], Pause | None]) -> None:
+        """Give each piece to `take`."""
+        for piece in self._pieces:
+            take(piece)
+
+    def leave(self, *, within_s: float) -> None:
+        """Do nothing: the rest is here."""
+
+
+def write_chat(text: Callable[[int], str]) -> list[bytes]:
+    """Return the events of an answer in chat completions."""
+    about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    choices = [{"index": 0, "delta": {"content": text(n)}, "finish_reason": None} for n in range(EVENTS)]
+    ends = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    return [b"data: " + orjson.dumps({**about, "choices": [choice]}) + b"\n\n" for choice in [*choices, *ends]]
+
+
+def write_messages(text: Callable[[int], str]) -> list[bytes]:
+    """Return the events of an answer in Messages."""
+    events: list[Json] = [
+        {"type": "message_start", "message": {"id": "msg_1", "type": "message", "model": "m", "usage": {}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    ]
+    deltas = ({"type": "text_delta", "text": text(n)} for n in range(EVENTS))
+    events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    events += [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+    ]
+    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events]
+
+
+def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:
+    """Return the microseconds of one event of text."""
+    endpoint = Endpoint(name="up", host="h", port=1, authority=b"h", models=ModelAccess(api=name))
+    pool = Pool(endpoint, clock=perf_counter)
+    target = Target(pool, Group("up", [Member(pool, name="a")], tally=UpstreamTally(), clock=perf_counter))
+    told: list[Chunk] = []
+    times = []
+    for _ in range(ROUNDS):
+        told.clear()
+        began = thread_time()
+        asyncio.run(get_model_api(endpoint).stream(cast(UpstreamCall, _Replay(pieces)), target, told.append))
+        times.append(thread_time() - began)
+    assert sum(isinstance(chunk, str) for chunk in told) == EVENTS
+    return min(times) / EVENTS * 1e6
+
+
+def main() -> None:
+    """Print the cost of an event for each API, for plain texts and for texts with escapes."""
+    for words, text in (("plain", lambda n: f" word {n}"), ("escaped", lambda n: f'"a\n{n}"')):
+        for name, write in zip(MODEL_APIS, (write_chat, write_messages), strict=True):
+            print(f"{words:<8} {name:<9} {measure_event_us(name, write(text)):.3f} us an event")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The thoughts of a model as `reasoning_details`, and back in the places that they had in its answer.
+
+A thought goes back byte for byte, with its signature, or not at all. Its entry names the answer that it is of (`id`),
+its place among the blocks of that answer (`index`), and how much of the answer's text and how many of its calls came
+before it, if any (`after_text`, `after_calls`). Blocks of tools that the provider has run go the same way.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from gateway.contracts.storage.store import Json
+
+#: What OpenRouter calls this form of thoughts. Others' are not sent: a signature is worth nothing elsewhere.
+FORMAT: Final = "anthropic-claude-v1"
+TEXT: Final = "reasoning.text"
+ENCRYPTED: Final = "reasoning.encrypted"
+#: Blocks of the provider's own tools: their calls and results.
+PROVIDER_TOOL: Final = "reasoning.provider_tool"
+
+
+class PlacedBlock(NamedTuple):
+    """A block of an answer that is neither text nor a call: so much text and so many calls come before it."""
+
+    block: Json
+    after_text: int
+    after_calls: int
+
+
+def build_entry(kind: str, fields: Mapping[str, object], *, index: int, answer_id: str, place: tuple[int, int]) -> Json:
+    """Return the first piece of an entry. `place` is the text and the calls in front of it."""
+    entry = {"type": kind, **fields, "format": FORMAT, "index": index, "id": answer_id}
+    if place[0]:
+        entry["after_text"] = place[0]
+    if place[1]:
+        entry["after_calls"] = place[1]
+    return entry
+
+
+def extract_blocks(details: object, known: set[str]) -> Sequence[PlacedBlock]:
+    """Return the thoughts of a message as blocks, in their order.
+
+    `known` are the signatures of earlier messages: a client's message may have the thoughts of all rounds behind it,
+    and those of hidden rounds stand in their places already. Of the thoughts of several answers, those of the last one
+    belong to the message.
+    """
+    entries = [one for one in details if _is_own(one)] if isinstance(details, list) else []
+    if not entries:
+        return ()
+    last = entries[-1].get("id")
+    found: list[tuple[int, PlacedBlock]] = []
+    for entry in entries:
+        block = _build_block(entry)
+        if block is None or entry.get("id") != last:
+            continue
+        proof = block.get("signature") or block.get("data")
+        if isinstance(proof, str):
+            if proof in known:
+                continue
+            known.add(proof)
+        place = _read_count(entry.get("after_text")), _read_count(entry.get("after_calls"))
+        found.append((_read_count(entry.get("index")), PlacedBlock(block, *place)))
+    found.sort(key=lambda one: one[0])
+    return [placed for _, placed in found]
+
+
+def _is_own(entry: object) -> bool:
+    return isinstance(entry, dict) and entry.get("format") == FORMAT
+
+
+def _build_block(entry: Json) -> Json | None:
+    """Return the block of an entry; None: it lacks what proves it."""
+    kind = entry.get("type")
+    if kind == TEXT and isinstance(signature := entry.get("signature"), str) and signature:
+        text = entry.get("text")
+        return {"type": "thinking", "thinking": text if isinstance(text, str) else "", "signature": signature}
+    if kind == ENCRYPTED and isinstance(data := entry.get("data"), str) and data:
+        return {"type": "redacted_thinking", "data": data}
+    block = entry.get("block")
+    return {**block} if kind == PROVIDER_TOOL and isinstance(block, dict) else None
+
+
+def _read_count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
