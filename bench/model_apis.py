@@ -34,7 +34,7 @@ class _Replay:
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = pieces
 
-    async def each(self, take: Callable[[bytes], Pause | None]) -> None:
+    async def read_each(self, take: Callable[[bytes], Pause | None]) -> None:
         """Give each piece to `take`."""
         for piece in self._pieces:
             take(piece)
@@ -76,7 +76,7 @@ def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:
     for _ in range(ROUNDS):
         told.clear()
         began = thread_time()
-        asyncio.run(get_model_api(endpoint).stream(cast(UpstreamCall, _Replay(pieces)), target, told.append))
+        asyncio.run(get_model_api(endpoint).emit_stream(cast(UpstreamCall, _Replay(pieces)), target, told.append))
         times.append(thread_time() - began)
     assert sum(isinstance(chunk, str) for chunk in told) == EVENTS
     return min(times) / EVENTS * 1e6

@@ -49,7 +49,7 @@ reissue reject rejoin rejudge relay release reload remember remove rename render
 replan replay report request require reraise reserve reset resolve respond restart restore restrict resume
 retain retell retire retry return reveal revoke rewrite roll rotate route run save scale scan schedule scrape
 screen seal search see select send serialize serve set settle shape share shorten show shut shutdown sign
-signal silence simulate skip sort spawn split start stat steer step stop store stream strip subscribe
+signal silence simplify simulate skip sort spawn split start stat steer step stop store stream strip subscribe
 substitute suggest sum summarise supervise swap sweep switch sync take tally tee tell terminate thaw time
 tokenize trace translate trim truncate try unescape unpack unquote unseal update upload use validate vary
 verify vote wait wake walk warn watch withdraw work wrap write yield

@@ -42,6 +42,7 @@ LONGEST: Final = {
     "docs/operations.md": 25,
     "docs/plugins.md": 25,
     "docs/responses.md": 25,
+    "docs/messages.md": 25,
     "docs/runbook.md": 25,
     "docs/security.md": 25,
     "docs/stages.md": 25,

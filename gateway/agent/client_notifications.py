@@ -93,7 +93,7 @@ class Questions:
         """
         asked = [approval.id for approval in pending]
         is_new, self._stands = self._stands != asked, asked
-        if self.exchange.delivery.shows_calls:
+        if self.exchange.delivery.asks_with_events:
             await say(chunks.build_event(self._build_question_event(self.exchange.id, pending, self.recorder.steps)))
             return
         if is_new:
@@ -124,7 +124,7 @@ class Questions:
         if self.exchange.job.call is not None:
             return ""
         is_new = self._stands != [approval.id for approval in pending]
-        if self.exchange.delivery.shows_calls:
+        if self.exchange.delivery.asks_with_events:
             self.asked = self._build_question_event(self.exchange.id, pending, self.recorder.steps) if is_new else None
             return ""
         if is_new:
@@ -164,7 +164,7 @@ class Questions:
             of_run = {} if asked is None else await approvals.index_by_step(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment
-                if self.exchange.delivery.shows_calls:
+                if self.exchange.delivery.asks_with_events:
                     of_other = await self.parts.store.list_steps(asked.run_id, tenant=asked.tenant)
                     self.asked = self._build_question_event(asked.run_id, pending, of_other)
                     return "", spoken.build_waiting_facts(asked.run_id, pending)

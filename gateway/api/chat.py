@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 
 from aiohttp import web
 
 from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import ContextRequests
-from gateway.api.ops_pages import Route
+from gateway.api.message_models import build_model, build_model_page
+from gateway.api.ops_pages import MODEL_PATHS, Route, lists_for_messages
 from gateway.context.headers import find_credential_header, select_forwarded_headers
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
@@ -15,8 +17,6 @@ from gateway.dialects.loader import load_dialect
 from gateway.dialects.registry import STATELESS, build_paths
 from gateway.lanes.aiohttp_adapter import get_head
 from gateway.model.listing import ListingClient
-
-MODEL_PATHS = ("/context/models", "/context/v1/models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,9 @@ class ChatPages:
             for path in (base, f"{base}/")
         ]
         models = [("GET", path, self._serve_models) for path in MODEL_PATHS]
-        return [*chat, *models]
+        # Other clients' requests for a single model go to the upstream (gateway/lanes/classify.py).
+        single = [("GET", f"{path}/{{model}}", self._answer_model) for path in MODEL_PATHS]
+        return [*chat, *models, *single]
 
     async def _serve_chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
         requests = self.requests
@@ -55,6 +57,19 @@ class ChatPages:
             return response
 
     async def _serve_models(self, request: web.Request) -> web.StreamResponse:
+        status, content_type, content = await self._list_models(request)
+        if lists_for_messages(request) and status == HTTPStatus.OK:
+            content = await run_aside(partial(build_model_page, content, request.query), content=content)
+        return web.Response(status=status, body=content, headers={"Content-Type": content_type})
+
+    async def _answer_model(self, request: web.Request) -> web.StreamResponse:
+        status, content_type, content = await self._list_models(request)
+        if status == HTTPStatus.OK:
+            content = await run_aside(partial(build_model, content, request.match_info["model"]), content=content)
+        return web.Response(status=status, body=content, headers={"Content-Type": content_type})
+
+    async def _list_models(self, request: web.Request) -> tuple[int, str, bytes]:
+        """Return (status, content type, body) of the list of models. Raises GatewayError."""
         _, core = self.requests.current()
         head = get_head(request)
         identity = self.requests.identify(head, core.list_candidates({}).has_key, "context")
@@ -62,5 +77,4 @@ class ChatPages:
         asking = ListingClient(
             identity.caller, lines=header, credential=credential, header=find_credential_header(head)
         )
-        status, content_type, content = await core.fetch_models(asking)
-        return web.Response(status=status, body=content, headers={"Content-Type": content_type})
+        return await core.fetch_models(asking)

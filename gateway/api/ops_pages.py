@@ -20,8 +20,8 @@ from gateway.contracts.errors import GatewayError, build_not_allowed_error
 from gateway.contracts.storage.store import StoreError, build_unwritten_error
 from gateway.contracts.tools import TOOL_HEADER
 from gateway.contracts.tracing.context import CURRENT
-from gateway.dialects.loader import ERRORS
-from gateway.http.error_response import build_error_body, generate_request_id
+from gateway.dialects.loader import find_error_style
+from gateway.http.error_response import generate_request_id
 from gateway.lanes.aiohttp_adapter import Facade, add_log_facts, restore_connection_header
 from gateway.lanes.auth_failures import WrongKeys
 
@@ -33,6 +33,9 @@ ROOT, CONSOLE = "/", "/console"
 #: Pages without a key. `/metrics` checks by itself: the configuration may open it.
 METRICS: Final = "/metrics"
 OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", METRICS))
+
+#: The list of models of the context lane, and single ones below it.
+MODEL_PATHS: Final = ("/context/models", "/context/v1/models")
 
 #: Methods whose answers caches store, and the status that opens a WebSocket.
 _STORED_BY_CACHES: Final = frozenset(("GET", "HEAD"))
@@ -216,6 +219,11 @@ def _build_json_answer(content: dict[str, str], *, status: int = 200) -> web.Res
     return web.json_response(content, status=status)
 
 
+def lists_for_messages(request: web.Request) -> bool:
+    """Return whether a client of Messages requests models: it sends the version of its API, and OpenAI's do not."""
+    return "anthropic-version" in request.headers and request.path.startswith(MODEL_PATHS)
+
+
 def _build_error_answer(request: web.Request, error: GatewayError) -> web.Response:
     request_id = request.get(REQUEST_ID) or generate_request_id()
     add_log_facts(request, error_code=error.code, request_id=request_id)
@@ -232,5 +240,8 @@ def _build_error_answer(request: web.Request, error: GatewayError) -> web.Respon
         headers["x-should-retry"] = "false"
     headers.update(error.fields)
     headers.update(request.get(ERROR_FIELDS, {}))
-    body = ERRORS.get(request.path, build_error_body)(error, request_id=request_id)
+    style = find_error_style(request.path, of="messages" if lists_for_messages(request) else None)
+    if style.id_header is not None:
+        headers[style.id_header] = request_id
+    body = style.write(error, request_id=request_id)
     return web.Response(status=error.facts.status, body=body, headers=headers)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
+from gateway.dialects.chat_request import PROGRAM_TEXT
 from gateway.dialects.message_identity import get_content_text
 
 #: The header's value for a request that is a user's own, whatever its words look like.
@@ -44,11 +45,18 @@ _OPENINGS = _join_patterns(
         "moa_response": r"You have been provided with a set of responses from various models to the latest",
         # Gemini CLI, Qwen Code
         "next_speaker": r"Analyze \*only\* the content and structure of your immediately preceding",
-        # Cline, Roo Code, NextChat
+        # Cline, Roo Code, NextChat, Claude Code
         "summary": r"Your task is to create a (?:detailed|comprehensive) summary of the conversation so far"
         r"|Summarize the discussion briefly in \d+ words or less to use as a prompt"
-        r"|Summarize the conversation so far, as described in the prompt instructions",
+        r"|Summarize the conversation so far, as described in the prompt instructions"
+        r"|CRITICAL: Respond with TEXT ONLY\. Do NOT call any tools",
         "prompt": r"Generate an enhanced version of this prompt \(reply with only",
+        # Claude Code
+        "follow_up": r"\[SUGGESTION MODE: ",
+        "memories": r"You are now acting as the memory extraction subagent",
+        "recap": r"The user stepped away and is coming back\. Recap in under",
+        "condition": r"Based on the conversation transcript above, has the following stopping condition",
+        "quota": r"quota\Z",
     }
 )
 #: What Open WebUI requests behind its heading `### Task:`, in the default templates since 0.3.
@@ -66,7 +74,8 @@ _HEADING = re.compile(r"#{1,4} *Task:?\s+", _I)
 #: First words of a system message for nothing else.
 _PERSONAS = _join_patterns(
     {
-        "title": r"You are an? (?:[\w-]+ ){0,3}(?:title|topic) (?:generator|maker|writer)\b",
+        "title": r"You are an? (?:[\w-]+ ){0,3}(?:title|topic) (?:generator|maker|writer)\b"
+        r"|Generate a (?:concise, sentence-case title|short kebab-case name)",
         "tags": r"You are an? (?:[\w-]+ ){0,3}tags? generator\b",
         "autocomplete": r"You are an? (?:[\w-]+ ){0,3}auto-?complet\w+ (?:system|engine|assistant)\b",
         "summary": r"You are the component that summarizes internal chat history"
@@ -77,9 +86,14 @@ _PERSONAS = _join_patterns(
         r"|You are performing a managed memory dream\b"
         r"|You are saving one explicit durable memory\b"
         r"|You are selecting memories that will be useful to an AI coding assistant",
+        # Claude Code
+        "label": r"Write a short summary label describing what these tool calls",
+        "command_prefix": r"Your task is to process \S{1,40} commands that an AI coding agent wants to run",
         "function_calling": r"Available Tools: [\s\S]{0,20000}?\bYour task is to choose and return",
     }
 )
+#: How the system message of each of Claude Code's requests begins, whatever the request is for.
+_IDENTITY = re.compile(r"You are (?:Claude Code|a Claude agent), [^\n]{0,80}?(?:Claude|SDK)\.\s*")
 #: How programs call a title, and what it is of. Few texts have one word of each, so these are looked for first.
 _TITLES = ("headline", "name", "short summary", "title", "topic")
 _CHATS = ("chat", "conversation", "dialog", "dialogue", "discussion", "message", "session", "thread", "what the user")
@@ -127,13 +141,14 @@ def find_task(messages: Sequence[Mapping[str, object]]) -> str | None:
     if not said:
         return None
     told = [get_content_text(m.get("content")).lstrip() for m in messages if m.get("role") in ("system", "developer")]
-    for persona in told:
+    for text in told:
+        persona = text[found.end() :] if (found := _IDENTITY.match(text)) is not None else text
         look = _match_cached_persona if len(persona) <= _KEPT_CHARS else _match_persona
         if (task := look(persona)) is not None:
             return task
     if said[-1].get("role") != "user":
         return None
-    text, alone = get_content_text(said[-1].get("content")).strip(), len(said) == 1
+    text, alone = _get_typed_text(said[-1].get("content")).strip(), len(said) == 1
     if (task := _match_first(_OPENINGS, text)) is not None:
         return task
     if alone and (heading := _HEADING.match(text)) is not None:
@@ -143,6 +158,13 @@ def find_task(messages: Sequence[Mapping[str, object]]) -> str | None:
     if (alone or len(text) <= _LAST_CHARS) and (task := _match_title_task(text)) is not None:
         return task
     return "about_chat" if alone and _asks_about_a_quoted_chat(text) else None
+
+
+def _get_typed_text(content: object) -> str:
+    """Return the text of a user's message without parts that a program adds for its model."""
+    if isinstance(content, list):
+        content = [part for part in content if not get_content_text([part]).startswith(PROGRAM_TEXT)]
+    return get_content_text(content)
 
 
 def _match_persona(text: str) -> str | None:

@@ -25,6 +25,8 @@ from gateway.jsontext import strict_json
 
 #: More than one is all that has to be known.
 _PENDING: Final = 200
+#: Roles of messages that a person or a program adds behind an answer.
+_NOT_ANSWERS: Final = ("user", "system", "developer")
 _PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
 
 
@@ -55,8 +57,8 @@ async def is_for_shown_call(approval: Approval, decision: ChatDecision, exchange
 
 
 def list_last_questions(messages: Sequence[Json]) -> tuple[str, ...]:
-    """Return the approval ids in the last answer, if only user messages follow it; else ()."""
-    last = next((message for message in reversed(messages) if message.get("role") != "user"), {})
+    """Return the approval ids in the last answer, if only messages of the user and of programs follow it; else ()."""
+    last = next((message for message in reversed(messages) if message.get("role") not in _NOT_ANSWERS), {})
     if last is messages[-1] or last.get("role") != "assistant":
         return ()
     found = (name for text in _get_texts(last.get("content")) for name in find_named_approvals(text[-REPLY_CHARS:]))

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 
 from gateway.auth.credentials import CREDENTIAL_HEADERS
+from gateway.context.message_betas import BETAS, select_betas
 from gateway.contracts.model_names import MODEL_CHARS
+from gateway.dialects.messages import ENDPOINT
 from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, get_hop_fields
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
+from gateway.lanes.routes import get_path
 from gateway.runs.live_run import LiveRun
 
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
@@ -25,6 +28,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
 }
 #: Nor does a field whose name begins so.
 _BEGINNINGS_NOT_FORWARDED = (b"content-", CONTEXT_PREFIX)
+_MESSAGES = b"/" + ENDPOINT.encode()
 
 
 def select_forwarded_headers(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
@@ -37,6 +41,10 @@ def select_forwarded_headers(head: RequestHead, consumed: frozenset[bytes]) -> t
         if name in _NOT_FORWARDED or name.startswith(_BEGINNINGS_NOT_FORWARDED):
             continue
         if name in drop or field.name in drop:
+            continue
+        if field.name == BETAS and get_path(head.target).removesuffix(b"/").endswith(_MESSAGES):
+            if known := select_betas(field.value):
+                lines.append(b"%b: %b\r\n" % (BETAS, known))
             continue
         (credential if name in CREDENTIALS else lines).append(field.line)
     return b"".join(lines), b"".join(credential)

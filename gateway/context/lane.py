@@ -70,12 +70,18 @@ class RequestRules:
 
     async def choose_prompt(self, named: str | None, body: Json, *, tenant: str) -> str | None:
         """Return the base prompt of a request that names this one, or none. Raises GatewayError."""
-        if named is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
+        if named is None and not any(map(_is_prompt, body["messages"])):
             return self.prompt
         if named is not None and await self.prompt_text(named, tenant) is None:
             names = await self.prompt_names(tenant)
             raise build_unknown_name_error("prompt", "system prompt", named, names, code="prompt_not_found")
         return named
+
+
+def _is_prompt(message: Json) -> bool:
+    """Return whether a message is a system prompt of the client's. One for the model's server alone has no text."""
+    is_system = message.get("role") in ("system", "developer")
+    return is_system and (bool(message.get("content")) or "messages_api" not in message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +303,7 @@ class ContextLane:
         """
         exchange, request_id = run.exchange, run.request_id
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
+        headers |= answer.headers
         if exchange.job.task is not None:
             headers["X-Context-Task"] = exchange.job.task
         whole = False

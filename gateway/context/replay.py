@@ -104,7 +104,7 @@ class AnswerReplay:
         A client that gets questions as items answers all of a response at once: they are of one run.
         """
         run_id = pending[0].run_id
-        if exchange.delivery.shows_calls:
+        if exchange.delivery.asks_with_events:
             of_run = [approval for approval in pending if approval.run_id == run_id]
             facts = chunks.build_facts(spoken.build_waiting_facts(run_id, of_run))
             lead = spoken.format_nothing_decided(language=detect_request_language(exchange))
@@ -132,7 +132,7 @@ class AnswerReplay:
                 approval_text.format_answered_elsewhere(run_id, approves=approves, language=language)
             )
         facts = chunks.build_facts(spoken.build_waiting_facts(run_id, pending))
-        if exchange.delivery.shows_calls:
+        if exchange.delivery.asks_with_events:
             return [await self._build_question_event(run_id, pending, exchange), chunks.build_finish("stop"), facts]
         answering = self.lane().approvals.build_answer_options(exchange.caller, pending, user=exchange.user)
         decided, now_s = [one.id for one in ruled], self.clock.time()
@@ -156,7 +156,7 @@ class AnswerReplay:
             if decided
             else _build_repeated_facts(run, pending)
         )
-        if exchange.delivery.shows_calls:
+        if exchange.delivery.asks_with_events:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
             told = await self._build_answer_with_calls(run, said, exchange, decided=decided)

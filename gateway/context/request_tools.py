@@ -20,11 +20,10 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import Service, encode_model_name, is_of_service
 from gateway.dialects.chat_request import list_client_tools
 from gateway.dialects.dialect import RequestedTools, Wishes
+from gateway.dialects.offered_tools import GATEWAY
 from gateway.tools.catalog import Catalog
 from gateway.tools.results import READ_RESULT
 
-#: The label of the tools that belong to no service.
-OWN: Final = "gateway"
 NO_WISHES: Final = Wishes()
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
@@ -69,7 +68,7 @@ class Addresses:
 
     def has(self, url: str, label: str) -> bool:
         """Return whether a URL is the address of the service with this label, or leads to this gateway."""
-        known = None if label == OWN else self.service(label)
+        known = None if label == GATEWAY else self.service(label)
         return self._is_gateway_address(url) or (
             known is not None and compare_digest(_normalize_url(known), _normalize_url(url))
         )
@@ -103,6 +102,7 @@ def apply_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addres
             known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
             answer_id="" if wishes.known_as is None else exchange.id,
             background=wishes.background,
+            asks_in_text=wishes.asks_in_text,
         ),
         origin=replace(exchange.origin, thoughts=wishes.thoughts, answer_ids=wishes.answer_ids),
         execution=replace(exchange.execution, tainted=is_tainted),
@@ -112,7 +112,7 @@ def apply_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addres
 
 def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
     """Return whether a tool's result is trusted. `READ_RESULT` is not: it returns the results of other tools."""
-    entry = catalog.find_by_name(name) if label == OWN and name != READ_RESULT else None
+    entry = catalog.find_by_name(name) if label == GATEWAY and name != READ_RESULT else None
     return entry is not None and entry.service is None and not entry.spec.untrusted
 
 
@@ -120,7 +120,7 @@ def _apply_offers(
     exchange: Exchange, offers: Sequence[RequestedTools], catalog: Catalog, addresses: Addresses
 ) -> Exchange:
     """Return the exchange limited to the tools that its request names. Raises GatewayError."""
-    services = {service.name: service for service in catalog.list_services() if service.name != OWN}
+    services = {service.name: service for service in catalog.list_services() if service.name != GATEWAY}
     functions = frozenset() if exchange.steering.no_tools else list_client_tools(exchange.body)
     tools: list[_Tool] = []
     asked: list[_Tool] = []
@@ -141,7 +141,7 @@ def _apply_offers(
         exchange.steering,
         only_tools=only,
         no_tools=exchange.steering.no_tools or not only,
-        services=tuple(offer.label for offer in offers if offer.label != OWN),
+        services=tuple(offer.label for offer in offers if offer.label != GATEWAY),
         ask_first=tuple(dict.fromkeys(tool.pattern for tool in asked)),
     )
     return replace(exchange, steering=steering, delivery=replace(exchange.delivery, shows_calls=True))
@@ -151,20 +151,21 @@ def _check_offer(
     offer: RequestedTools, earlier: Sequence[RequestedTools], services: dict[str, Service], addresses: Addresses
 ) -> None:
     """Check label and URL. Raises GatewayError (invalid_field)."""
-    if offer.label != OWN and offer.label not in services:
+    if offer.label != GATEWAY and offer.label not in services:
         further = "" if offer.url is None else " The gateway connects to no address that a request names."
-        text = format_unknown_name("service", offer.label, (OWN, *services), place=f"{offer.place}.server_label")
-        raise _build_offer_error(offer, "server_label", text + further)
+        place = f"{offer.place}.{offer.label_field}"
+        text = format_unknown_name("service", offer.label, (GATEWAY, *services), place=place)
+        raise _build_offer_error(offer, offer.label_field, text + further)
     if any(other.label == offer.label for other in earlier):
         raise _build_offer_error(
-            offer, "server_label", f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
+            offer, offer.label_field, f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
         )
     # Some clients must send a URL: the label in its place is not an address.
     if offer.url not in (None, offer.label) and not addresses.has(offer.url or "", offer.label):
         raise _build_offer_error(
             offer,
-            "server_url",
-            f"{offer.place}.server_url is not the address of {offer.label!r} that the operator of this gateway "
+            offer.url_field,
+            f"{offer.place}.{offer.url_field} is not the address of {offer.label!r} that the operator of this gateway "
             "configured, and the gateway connects to no other: leave it out, or repeat the label there.",
         )
 
@@ -188,8 +189,10 @@ def _get_callable_tools(offer: RequestedTools, service: Service | None, catalog:
     if offer.names is not None:
         return _find_named_tools(offer, offer.names, service, catalog, "allowed_tools")
     if service is not None and not service.running:
-        return [_Tool(f"{service.name}.", is_head=True)]
-    return [_Tool(inside) for inside in _map_inside_names(service, catalog).values()]
+        # Which tools it has is not known, and so not which are left.
+        return [] if offer.excluded else [_Tool(f"{service.name}.", is_head=True)]
+    known = _map_inside_names(service, catalog)
+    return [_Tool(inside) for name, inside in known.items() if name not in offer.excluded]
 
 
 def _get_approval_tools(offer: RequestedTools, service: Service | None, catalog: Catalog) -> list[_Tool]:

@@ -374,6 +374,7 @@ class Resumption:
             if own.steering.approvals == "reject" and not is_of_same_person(own, run)
             else own.steering.approvals,
             shows_calls=own.delivery.shows_calls,
+            asks_in_text=own.delivery.asks_in_text,
             background=own.delivery.background,
             known_as=own.delivery.known_as,
             answer_id=own.delivery.answer_id,

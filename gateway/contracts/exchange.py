@@ -145,10 +145,16 @@ class Delivery:
     streams: bool = True  # the client gets the answer as it comes, and not at its end
     events: bool = False  # the client wants progress events
     shows_calls: bool = False  # calls of our tools, and questions about them, are events, and no text of the answer
+    asks_in_text: bool = False  # the questions are text nevertheless: the client's API has nothing else for them
     background: bool = False  # no client waits: the run is on record before the model is called
     brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
     known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
     answer_id: str = ""  # the request that the answer is the response to, where later requests bring it as an id
+
+    @property
+    def asks_with_events(self) -> bool:
+        """Return whether a question about a call is an event, and no text of the answer."""
+        return self.shows_calls and not self.asks_in_text
 
 
 @dataclass(frozen=True, kw_only=True)

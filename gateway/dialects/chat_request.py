@@ -25,6 +25,8 @@ _SOURCES: Final = frozenset(
 )
 #: So much of a user's message is looked at, as `gateway.text.phrases` does: matching runs on the event loop.
 USER_TEXT_CHARS: Final = 20_000
+#: How a text begins that Claude Code adds to a user's message for its model: it is no word of the user's.
+PROGRAM_TEXT: Final = "<system-reminder>"
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
@@ -173,14 +175,14 @@ def find_last_user_text(messages: object) -> str:
 
 
 def _join_part_texts(parts: object) -> str:
-    """Return the text parts of a content, joined by lines, USER_TEXT_CHARS at most."""
+    """Return the text parts of a content that are a user's, joined by lines, USER_TEXT_CHARS at most."""
     texts: list[str] = []
     room = USER_TEXT_CHARS
     for part in parts if isinstance(parts, list) else ():
         if room <= 0:
             break
         text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-        if isinstance(text, str) and text:
+        if isinstance(text, str) and text and not text.startswith(PROGRAM_TEXT):
             texts.append(text[:room])
             room -= len(text) + 1
     return "\n".join(texts)

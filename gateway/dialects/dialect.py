@@ -35,14 +35,18 @@ class RequestedTools:
 
     `names`: the tools that the model may call, by the service's names; None: all. `asks`: each call of these needs a
     person's approval; None: none does for this reason, `()`: all do. `url`: the address that the client expects behind
-    the label. `place` is where the request names them, such as `tools[2]`.
+    the label. `excluded`: tools that it may not call although `names` is None. `place` is where the request names them,
+    such as `tools[2]`, with the label and the address in these fields.
     """
 
     label: str
     place: str
     names: tuple[str, ...] | None = None
+    excluded: tuple[str, ...] = ()
     asks: tuple[str, ...] | None = None
     url: str | None = None
+    label_field: str = "server_label"
+    url_field: str = "server_url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,8 @@ class Wishes:
     that. `tainted`: a part of the conversation may come from an untrusted source. `thoughts`: the models' thoughts in
     it, each by itself; its body may have them joined, or leave some out. `exact_tools`: schemas of tools of the
     client's, by name: its API cannot show a call whose arguments are others. `background`: the run has no client.
-    `shown`: approvals that the conversation shows last, as `list_last_questions` finds them. `known_as`: the names of
+    `asks_in_text`: a question about a call is text of the answer, also where calls are shown. `shown`: approvals that
+    the conversation shows last, as `list_last_questions` finds them. `known_as`: the names of
     conversations that the answer is added to; None: no later request refers to the answer by an id. `answer_ids`: of
     the assistant messages of its body, in their order, the ids of the requests that they are the answers to, "" for an
     unknown one. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
@@ -71,6 +76,7 @@ class Wishes:
     answer_ids: tuple[str, ...] = ()
     background: bool = False
     notes: tuple[str, ...] = ()
+    asks_in_text: bool = False
     shown: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
 
@@ -122,6 +128,11 @@ class DialectAnswer(Protocol):
     @property
     def usage(self) -> Json | None:
         """Return the tokens of the turn in the names of chat completions, once the answer is written."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return the header fields of the answer that its API has beside those of every answer."""
         ...
 
     def build_stream_writer(self) -> AnswerStream:

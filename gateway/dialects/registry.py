@@ -21,6 +21,10 @@ ENDPOINTS: Final[Mapping[str, str]] = {
 _BELOW: Final[Mapping[str, tuple[str, ...]]] = {
     name: getattr(import_module(f"gateway.dialects.{name}"), "BELOW", ()) for name in ENDPOINTS
 }
+#: Further paths of a dialect's API behind the base URL, which the context lane answers: `HELPERS` of its package.
+HELPERS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: getattr(import_module(f"gateway.dialects.{name}"), "HELPERS", ()) for name in ENDPOINTS
+}
 #: Collections whose single objects a dialect has pages for, such as `responses`: `BELOW` of its package, if any.
 COLLECTIONS: Final[tuple[str, ...]] = tuple(collection for below in _BELOW.values() for collection in below)
 #: The packages of dialects that answer each request for itself.

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from gateway.contracts.errors import GatewayError
-from gateway.dialects.registry import COLLECTIONS, ENDPOINTS
+from gateway.dialects.registry import COLLECTIONS, ENDPOINTS, HELPERS
 from gateway.http.request_head import RequestHead
 from gateway.lanes.billable_paths import generates
 from gateway.lanes.path_normalization import may_act_as_post
@@ -14,8 +14,10 @@ from gateway.lanes.routes import get_path
 Mode = Literal["own", "context", "passthrough"]
 
 CONTEXT_PREFIX = b"x-context-"
+#: What dialects answer, behind a base URL.
+_ANSWERED = (*ENDPOINTS.values(), *(path for helpers in HELPERS.values() for path in helpers))
 #: Context requests by an X-Context-* header: what a dialect answers, beneath the base URL of passthrough.
-_BY_HEADER = frozenset(b"/v1/" + endpoint.encode() for endpoint in ENDPOINTS.values())
+_BY_HEADER = frozenset(b"/v1/" + path.encode() for path in _ANSWERED)
 #: What dialects store, and below each the pages of single ones.
 _STORED = frozenset(b"/v1/" + name.encode() for name in COLLECTIONS)
 _BELOW_STORED = tuple(collection + b"/" for collection in _STORED)
@@ -24,7 +26,9 @@ PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/serv
 CONSOLE = b"/console"
 #: Paths that the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
 CONTEXT_BASE = b"/context/v1/"
-_OWN_OF_CONTEXT = frozenset(CONTEXT_BASE + part.encode() for part in (*ENDPOINTS.values(), "models"))
+_OWN_OF_CONTEXT = frozenset(CONTEXT_BASE + part.encode() for part in (*_ANSWERED, "models"))
+#: Single models, which clients of Messages get from the context lane's list: they send the version of their API.
+_SINGLE_MODELS = CONTEXT_BASE + b"models/"
 #: Upstream paths that a key for the context lane may use: plain models, of which none calls tools or stores anything.
 _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
@@ -61,12 +65,15 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
             return "context"
         if _is_collection_path(path.removeprefix(b"/context")):
             return "context"
+        if path.startswith(_SINGLE_MODELS) and head.find_value(b"anthropic-version") is not None:
+            return "context"
         if _may_generate_text(head, path):
             raise GatewayError(
                 "unsupported_endpoint",
-                "The context lane supports chat completions and responses: set the client to one of these APIs (POST "
-                "'/context/v1/chat/completions' or '/context/v1/responses'), or use the base URL "
-                "'http://<this host>/v1', where this path goes to the upstream unchanged, without tools and approvals.",
+                "The context lane supports chat completions, responses and messages: set the client to one of these "
+                "APIs (POST '/context/v1/chat/completions', '/context/v1/responses' or '/context/v1/messages'), or use "
+                "the base URL 'http://<this host>/v1', where this path goes to the upstream unchanged, without tools "
+                "and approvals.",
             )
         return "passthrough"
     if headers and mode != b"passthrough":
@@ -90,8 +97,8 @@ def _build_no_context_error(headers: dict[bytes, bytes]) -> GatewayError:
     """Return the error for a request with context headers on a path without a context lane."""
     return GatewayError(
         "invalid_header",
-        "There is no context mode on this path: send chat completions or responses to '/context/v1', or leave the "
-        "'X-Context-*' headers out (with 'X-Context-Mode: passthrough' they have no effect).",
+        "There is no context mode on this path: send chat completions, responses or messages to '/context/v1', or "
+        "leave the 'X-Context-*' headers out (with 'X-Context-Mode: passthrough' they have no effect).",
         param=next(iter(headers)).decode("latin-1"),
     )
 

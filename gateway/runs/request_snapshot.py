@@ -26,6 +26,7 @@ _WISHES: Final[Mapping[str, object]] = {
     "steering.max_tool_calls": None,
     "steering.exact_tools": {},
     "delivery.shows_calls": False,
+    "delivery.asks_in_text": False,
     "delivery.background": False,
     "execution.tainted": False,
     "delivery.known_as": (),
@@ -99,6 +100,7 @@ def load_exchange(
     *,
     approvals: Literal["hold", "turn", "reject"],
     shows_calls: bool | None = None,
+    asks_in_text: bool | None = None,
     background: bool | None = None,
     known_as: Sequence[str] = (),
     answer_id: str | None = None,
@@ -107,9 +109,8 @@ def load_exchange(
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
-    Facts that were never stored come from the request that brings it, and so do `shows_calls`, `background` and
-    `answer_id`. They are None without such a request. `known_as` are further names of its answer. A run that began
-    without people (`reject`) goes on without them.
+    Facts that were never stored come from the request that brings it, and so do the parameters that may be None.
+    `known_as` are further names of its answer. A run that began without people (`reject`) goes on without them.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -135,6 +136,7 @@ def load_exchange(
         delivery=Delivery(
             events=asked["events"],
             shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
+            asks_in_text=asked.get("asks_in_text", False) if asks_in_text is None else asks_in_text,
             background=asked.get("background", False) if background is None else background,
             known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
             answer_id=asked.get("answer_id", "") if answer_id is None else answer_id,

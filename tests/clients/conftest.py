@@ -28,6 +28,7 @@ _IMPORTING = (
     "test_structured_output.py",
     "test_openai.py",
     "test_anthropic.py",
+    "test_anthropic_context.py",
     "test_context.py",
     "test_mixed_turns.py",
     "test_objects.py",

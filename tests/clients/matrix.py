@@ -70,7 +70,7 @@ _TERMINAL: Final = "terminal"
 #: Cells that no test can have, with the word of the page (explained below the table).
 NONE: Final[Mapping[str, Mapping[str, str]]] = {
     **dict.fromkeys(
-        ("anthropic-python", "anthropic-python, asynchronous", "@anthropic-ai/sdk", "Claude Code"),
+        ("@anthropic-ai/sdk", "Claude Code"),
         dict.fromkeys(("mixed", "approve", "reject"), _NO_CONTEXT),
     ),
     "instructor": dict.fromkeys(("own tool", "mixed"), _ITS_OWN),

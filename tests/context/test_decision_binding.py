@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.context.decision_binding import is_for_shown_call
+from gateway.context.decision_binding import is_for_shown_call, list_last_questions
 from gateway.contracts.caller import Caller
 from gateway.contracts.chat_decisions import ChatDecision
 from gateway.contracts.check_word import generate_approval_id
@@ -27,6 +27,14 @@ def line(of: Approval) -> str:
 
 def assistant(content: object) -> Json:
     return {"role": "assistant", "content": content}
+
+
+def test_last_questions_are_those_of_the_last_answer() -> None:
+    """Messages of the user and of programs may follow it, and nothing else."""
+    asks, said = assistant(line(ONE)), {"role": "user", "content": "approve"}
+    system = {"role": "system", "content": "Agents: none."}
+    assert list_last_questions([said, asks, said]) == list_last_questions([said, asks, said, system]) == (ONE.id,)
+    assert list_last_questions([said, asks]) == list_last_questions([asks, {"role": "tool", "content": "x"}]) == ()
 
 
 @pytest.fixture

@@ -72,6 +72,13 @@ async def test_unknown_chains_and_prompts_are_refused() -> None:
         assert all(word in error.value.message for word in words), error.value.message
 
 
+async def test_a_system_message_for_the_models_server_alone_is_no_prompt() -> None:
+    """It has no text for anything else."""
+    alone = {"role": "system", "content": "", "messages_api": {"output_config": {}}}
+    messages = [alone, {"role": "user", "content": "Hi"}]
+    assert (await World().exchange(messages=messages)).prompt == (await World().exchange()).prompt
+
+
 @pytest.mark.parametrize("role", ["system", "developer"])
 async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> None:
     """Unless it names one."""
@@ -293,7 +300,7 @@ async def test_frames_of_nothing_do_not_end_a_stream() -> None:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         run = await world.lane.begin(await world.exchange(), RequestKey("f" * 64, None, repeats=False))
-        return await world.lane.answer(request, run, SilentWriter(world), streams=True)
+        return await world.lane.send_answer(request, run, SilentWriter(world), streams=True)
 
     pages = web.Application()
     pages.router.add_get("/own", answer)

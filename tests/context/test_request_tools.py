@@ -63,6 +63,7 @@ async def refused(*offers: RequestedTools) -> tuple[str | None, str]:
         ({"label": "time"}, ("time.look", "time.odd[[]1]"), ("time",)),
         ({"label": "time", "names": ("odd[1]",)}, ("time.odd[[]1]",), ("time",)),
         ({"label": "git"}, ("git.push",), ("git",)),
+        ({"label": "gateway", "excluded": ("page",)}, ("now", "git.log"), ()),
         ({"label": "mail"}, ("mail.*",), ("mail",)),
         ({"label": "mail", "names": ("send", "any")}, ("mail.send", "mail.any"), ("mail",)),
     ],
@@ -78,6 +79,26 @@ async def test_offer_selects_tools_of_a_service_or_the_gateway(
         found.steering.no_tools,
         found.delivery.shows_calls,
     ) == (only, services, False, True)
+
+
+async def test_excluded_tools_of_a_service_that_does_not_run_leave_none() -> None:
+    """Which others it has is not known."""
+    found = await wished(offer("mail", excluded=("send",)))
+    assert found.steering.no_tools and found.steering.only_tools == ()
+
+
+async def test_refusal_names_the_fields_of_its_api() -> None:
+    """As the dialect calls them."""
+    odd = offer("git2", "mcp_servers[0]", url="https://x", label_field="name", url_field="url")
+    assert (await refused(odd))[0] == "mcp_servers[0].name"
+    assert (await refused(replace(odd, label="time")))[0] == "mcp_servers[0].url"
+
+
+async def test_question_may_be_a_text_although_calls_are_shown() -> None:
+    """Where the client's API has nothing else for it."""
+    delivery = (await wished(offer("gateway"), asks_in_text=True)).delivery
+    assert delivery.shows_calls and not delivery.asks_with_events
+    assert (await wished(offer("gateway"))).delivery.asks_with_events
 
 
 async def test_tool_offers_of_a_request_are_combined_in_order() -> None:

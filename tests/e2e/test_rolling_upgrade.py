@@ -160,7 +160,7 @@ async def test_upgrade_and_reload_under_load_fail_no_request(tmp_path: Path) -> 
             made.is_over = True
         print(made.answers, len(made.decided))
         assert made.answers.keys() == {200}, made.answers
-        assert [line for gateway in gateways for line in gateway.stderr_text().splitlines() if '"error"' in line] == []
+        assert [line for gateway in gateways for line in gateway.read_stderr().splitlines() if '"error"' in line] == []
         assert Counter(effect.run for effect in effects(tmp_path)) == Counter(made.decided)
         connection = await asyncpg.connect(f"postgresql://owner@{place}")
         assert await connection.fetchval("SELECT max(version) FROM twolane.schema_versions") == VERSION
@@ -169,7 +169,7 @@ async def test_upgrade_and_reload_under_load_fail_no_request(tmp_path: Path) -> 
 
 async def reload(gateway: GatewayProcess, config: dict[str, object]) -> None:
     """Give it another configuration, and return once it uses that."""
-    reloads = len(re.findall("configuration reloaded", gateway.stderr_text()))
+    reloads = len(re.findall("configuration reloaded", gateway.read_stderr()))
     (gateway.folder / "gateway.yaml").write_text(json.dumps(config))
     gateway.signal(signal.SIGHUP)
-    await until(lambda: len(re.findall("configuration reloaded", gateway.stderr_text())) > reloads)
+    await until(lambda: len(re.findall("configuration reloaded", gateway.read_stderr())) > reloads)

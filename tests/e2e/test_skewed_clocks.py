@@ -53,7 +53,7 @@ async def test_gateway_with_a_wrong_clock_ends_nothing_of_the_others(
         found = APPROVAL.search(answer["choices"][0]["message"]["content"])
         assert found is not None, answer
         for other in gateways:
-            await other.gateway._current().lane.approvals.expire()
+            await other.gateway._get_current().lane.approvals.expire()
             async with (
                 aiohttp.ClientSession(other.base_url) as session,
                 session.get(f"/context/approvals/{found[0]}") as response,

@@ -46,11 +46,11 @@ async def test_start_waits_for_the_database(server: PostgresServer, workers: int
     finally:
         server.start()
         await starting
-    await until(gateway.stdout_text)  # of the last worker that is ready
+    await until(gateway.read_stdout)  # of the last worker that is ready
     assert await ask(gateway, "/health/ready") == (200, {"status": "ready"})
     assert (await ask(gateway, "/context/runs"))[0] == 200
     await gateway.__aexit__(None, None, None)
-    log = gateway.stderr_text()
+    log = gateway.read_stderr()
     assert "the start waits for it up to 300 s" in log and "the store is open" in log
 
 

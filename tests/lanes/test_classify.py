@@ -185,7 +185,7 @@ def test_context_headers_are_read_by_lowercase_name() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1//responses", "/v1/messages", "/v1/completions", "/v1/responses;x", "/v1/respons%65s", "/V1/Messages",
+        "/v1//responses", "/v1/messages;x", "/v1/completions", "/v1/responses;x", "/v1/respons%65s", "/V1/Messages",
         "/openai/v1/chat/completions", "/v1/chat/completions//", "/api/chat", "/v1beta/models/g:streamGenerateContent",
         "/v1/chat/completions;x", "/v1/chat/completions/.", "/v1//chat//completions", "/v1/chat/x/../completions",
         "/v1/chat\\completions", "/v1/chat;a=b/completions", "/openai/v1/responses", "/v1/x/../responses",
@@ -199,6 +199,21 @@ def test_context_headers_on_other_generating_endpoints_are_refused(path: str) ->
         assert (caught.value.code, caught.value.param) == ("invalid_header", line.partition(b":")[0].lower().decode())
     assert lane(path.encode(), b"X-Context-Mode: passthrough") == "passthrough"
     assert lane(path.encode()) == "passthrough"
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/", "/v1/messages/count_tokens"])
+def test_messages_are_in_the_lane_that_their_header_says(path: str) -> None:
+    """Without one they go to the upstream, as they came. Beneath `/context` they are in the context lane."""
+    assert lane(path.encode()) == "passthrough"
+    assert lane(path.encode(), b"X-Context-Mode: context") == "context"
+    assert lane(path.encode(), b"X-Context-Mode: passthrough") == "passthrough"
+    assert lane(b"/context" + path.encode()) == "context"
+
+
+def test_single_models_are_the_lanes_for_clients_of_messages() -> None:
+    """Which send the version of their API; for others the upstream has them."""
+    assert lane(b"/context/v1/models/m", b"anthropic-version: 2023-06-01") == "context"
+    assert lane(b"/context/v1/models/m") == "passthrough"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/v1/files", "/v1/threads/t_1/messages"])

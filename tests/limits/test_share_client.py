@@ -22,14 +22,14 @@ def clients(count: int = 1) -> tuple[ManualClock, list[ShareClient]]:
 
 def test_figures_are_read_as_they_were_written() -> None:
     """None is no limit, 0 is one; costs are in billionths."""
-    words = ShareMemory(places=1, size=1).words(0)
+    get_words = ShareMemory(places=1, size=1).get_words(0)
     limits = (*SHARED, *BUDGETS)
-    assert read_figures(words) == (None,) * len(limits)
+    assert read_figures(get_words) == (None,) * len(limits)
     written = {"requests_per_minute": 0, "tokens_per_day": 7, "cost_per_month": 250_000_000}
-    write_figures(words, Allowance(requests_per_minute=0, tokens_per_day=7, cost_per_month=0.25))
-    assert read_figures(words) == tuple(written.get(limit) for limit in limits)
-    write_figures(words, Allowance(concurrent=3))
-    assert read_figures(words) == (3, *[None] * (len(limits) - 1))
+    write_figures(get_words, Allowance(requests_per_minute=0, tokens_per_day=7, cost_per_month=0.25))
+    assert read_figures(get_words) == tuple(written.get(limit) for limit in limits)
+    write_figures(get_words, Allowance(concurrent=3))
+    assert read_figures(get_words) == (3, *[None] * (len(limits) - 1))
 
 
 def test_lease_ends_by_the_clock_of_the_workers() -> None:

@@ -38,7 +38,7 @@ async def test_server_is_used_as_if_it_ran_here(tmp_path: Path) -> None:
     """Its facts, its tools, its results, its progress, its errors, and its prompts."""
     async with connected(tmp_path) as (remote, _):
         assert remote.protocol == "2025-11-25" and remote.offers("prompts") and not remote.offers("tools")
-        tools, problems = await remote.tools()
+        tools, problems = await remote.list_tools()
         assert "echo" in {tool["name"] for tool in tools} and problems == []
         reports: list[CallProgress] = []
         result = await remote.call("echo", {"text": "hi"}, progressed=reports.append)

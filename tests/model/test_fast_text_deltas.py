@@ -160,7 +160,7 @@ def test_events_of_another_api_are_read_by_their_own_key_and_line() -> None:
     events = [b'{"index":0,"delta":{"type":"text_delta","text":"%b"}}' % word for word in (b"a", b"b", b"c")]
     parse = lambda data: json.loads(data)["delta"]["text"]  # noqa: E731
     answer = TextEvents(parse, key=MESSAGES_TEXT, line=line)
-    answer.learn(events[0], "a")
+    answer.learn_shape(events[0], "a")
     assert [answer.find_text(line + event + b"\n\n", framed=True) for event in events] == ["a", "b", "c"]
     assert answer.find_text(b"data: " + events[1] + b"\n\n", framed=True) is None
     assert answer.find_text(events[1].replace(b'"index":0', b'"index":1')) is None

@@ -11,7 +11,7 @@ from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_re
 
 from gateway.testing.messages import Response
 from gateway.testing.raw_connection import Peer, connect
-from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, ok, serve
+from gateway.testing.scripts import LAST_CHUNK, build_answer, build_chunk, build_head, build_ok_answer, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.support.gateway_process import GatewayProcess
 
@@ -87,7 +87,7 @@ async def test_drain_limit_cuts_remaining_streams_visibly() -> None:
 async def test_balancer_sees_the_stop_before_connections_are_refused() -> None:
     """During `limits.stop_delay`: not ready, and all that comes is served, on connections that end with the answer."""
     async with (
-        FakeUpstream(serve(ok(b"fine"))) as upstream,
+        FakeUpstream(serve(build_ok_answer(b"fine"))) as upstream,
         GatewayProcess(config(upstream.base_url, limits={"stop_delay": "1h"})) as gateway,
     ):
         gateway.signal(signal.SIGTERM)

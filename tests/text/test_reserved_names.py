@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from config.folder import Folder
 
-from gateway.context.request_tools import OWN
+from gateway.dialects.offered_tools import GATEWAY
 from gateway.plugins import list_built_in_plugins
 from gateway.text.reserved_names import RESERVED
 from gateway.tools.results import READ_RESULT
@@ -24,7 +24,7 @@ def servers(*names: str) -> str:
 
 def test_the_gateways_own_names_are_reserved() -> None:
     """The label, the built-in tools, and the tools that stand for a long list are reserved."""
-    assert {OWN, READ_RESULT, "find_tools", "call_tool", *list_built_in_plugins("tools")} == set(RESERVED.values())
+    assert {GATEWAY, READ_RESULT, "find_tools", "call_tool", *list_built_in_plugins("tools")} == set(RESERVED.values())
 
 
 @pytest.mark.parametrize(

@@ -57,15 +57,42 @@ def find_places(
 def put_back(messages: Sequence[Json], places: Mapping[int, Sequence[HiddenTurn]]) -> list[Json]:
     """Return the conversation with the hidden messages in front of its answers.
 
-    The messages after a question that was decided elsewhere stand in its place: no two answers follow each other.
+    The messages after a question that was decided elsewhere stand in its place: no two answers follow each other. A
+    client's message may have the thoughts of all rounds: those of hidden rounds stand in these alone.
     """
     whole: list[Json] = []
     for index, message in enumerate(messages):
         turns = places.get(index, ())
         came = [came for turn in turns for came in turn.behind]
+        n_hidden = len(came) + sum(len(turn.before) for turn in turns)
         for turn in turns:
             whole += turn.before
         whole += came
         if not came or came[-1].get("role") != "assistant":
-            whole.append(message)
+            whole.append(remove_known_thoughts(message, whole[-n_hidden:]) if n_hidden else message)
     return whole
+
+
+def remove_known_thoughts(message: Json, hidden: Sequence[Json]) -> Json:
+    """Return an answer without the thoughts that the hidden messages in front of it have; itself if it has none."""
+    details, text = message.get("reasoning_details"), message.get("reasoning_content")
+    changed: Json = {}
+    if isinstance(details, list):
+        known = {proof for one in hidden for proof in map(_find_proof, one.get("reasoning_details") or ()) if proof}
+        left = [detail for detail in details if _find_proof(detail) not in known]
+        if len(left) < len(details):
+            changed["reasoning_details"] = left
+    if isinstance(text, str) and text:
+        left_text = text
+        for thought in (one.get("reasoning_content") for one in hidden):
+            if isinstance(thought, str) and thought and left_text.startswith(thought):
+                left_text = left_text[len(thought) :]
+        if left_text != text:
+            changed["reasoning_content"] = left_text
+    return {name: value for name, value in (message | changed).items() if name not in changed or value}
+
+
+def _find_proof(detail: object) -> str | None:
+    """Return what only one thought has: its signature, or what its provider encrypted."""
+    proof = (detail.get("signature") or detail.get("data")) if isinstance(detail, dict) else None
+    return proof if isinstance(proof, str) else None

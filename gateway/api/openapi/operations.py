@@ -29,6 +29,7 @@ from gateway.api.openapi.operation import (
 from gateway.api.openapi.responses import OF_RESPONSES, RESPONSE_OPERATIONS
 from gateway.api.openapi.shapes import (
     NUMBER,
+    OBJECT,
     TEXT,
     TRUTH,
     WHOLE,
@@ -98,8 +99,10 @@ def _build_model_list_operation(path: str, name: str) -> Operation:
     return Operation(
         method="GET", path=path, name=name, summary="List the models", tag="Chat", scopes=("context",),
         answers=build_json_answers(
-            "The list of one upstream, or of all with the aliases.", build_reference("Models")
-        ), errors=errors,
+            "The list of one upstream, or of all with the aliases. With `anthropic-version`, in Anthropic's form.",
+            build_reference("Models"),
+        ),
+        errors=errors,
     )  # fmt: skip
 
 
@@ -223,6 +226,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *(operation for dialect in map(load_dialect, STATELESS) for operation in _list_chat_operations(dialect)),
     _build_model_list_operation("/context/v1/models", "listModels"),
     _build_model_list_operation("/context/models", "listModelsWithoutVersion"),
+    *(
+        Operation(
+            method="GET", path=f"{base}/models/{{model}}", name=f"getModel{suffix}", tag="Chat", scopes=_CONTEXT,
+            summary="Get a model in Anthropic's form, with `anthropic-version`; without it, from the upstream",
+            answers=build_json_answers("The model.", OBJECT), errors=("unknown_route", "upstream_error"),
+        )
+        for base, suffix in (("/context/v1", ""), ("/context", "WithoutVersion"))
+    ),
     Operation(
         method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ExplainRequest",
         summary="Show what a chat or a response would become, without calling a model", parameters=STEERING[:-1],
@@ -230,6 +241,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
         errors=(*OF_CHATS, *OF_RESPONSES),
     ),
     *RESPONSE_OPERATIONS,
+    *(
+        _post(
+            path, f"countMessageTokens{suffix}", "Estimate the tokens of a request of Messages", "Chat",
+            build_reference("MessageTokens"), scopes=_CONTEXT, body="MessagesRequest",
+            errors=("missing_field", "unknown_parameter", "unsupported_parameter"),
+        )
+        for path, suffix in zip(build_paths("messages/count_tokens"), _WAYS, strict=True)
+    ),
     _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", build_page_schema("Prompt"), scopes=_CONTEXT,
          parameters=(_BEHIND, _MANY)),
     _get(

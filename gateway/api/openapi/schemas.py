@@ -127,6 +127,7 @@ def _build_schemas_of_others() -> dict[str, Schema]:
             usage=OBJECT,
         ),
         "Models": record(object=build_constant_schema("list"), data=build_array_schema(OBJECT)),
+        "MessageTokens": record(input_tokens=WHOLE),
         "Explanation": record(
             lane=build_constant_schema("context"), chain=TEXT, workflow=build_nullable_schema(OBJECT)
         ),

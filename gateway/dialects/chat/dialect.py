@@ -1,6 +1,8 @@
 """Chat completions as a dialect: the request is what models get anyway, and each chunk of the run is one frame."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
@@ -9,6 +11,8 @@ from gateway.dialects.chat.body import read_chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
 from gateway.dialects.chat_request import brings_tool_results, get_whole_text, lets_server_search
 from gateway.dialects.dialect import Dialect, DialectDescription, ParsedRequest, Wishes
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ChatAnswer:
@@ -21,6 +25,10 @@ class ChatAnswer:
     @property
     def usage(self) -> Json | None:
         return self._turn.usage
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _NO_HEADERS
 
     def build_stream_writer(self) -> Frames:
         """Return the writer of a stream, with usage if the client requests it."""

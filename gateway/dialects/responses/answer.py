@@ -4,7 +4,8 @@ Everything in it follows from the chunks of the run and the id of the response. 
 events with the same numbers, and a stream can go on behind any of them, also in another process.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import orjson
@@ -22,6 +23,9 @@ from gateway.dialects.responses.response_metadata import ResponseFacts
 
 #: Why an answer ends early, in the words of chat completions and of responses.
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ResponseAnswer:
@@ -55,6 +59,10 @@ class ResponseAnswer:
     def usage(self) -> Json | None:
         """Return the tokens of the turn in the names of chat completions."""
         return self._output.turn.usage
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _NO_HEADERS
 
     @property
     def output(self) -> list[Json]:

@@ -6,7 +6,6 @@ from typing import Final, NoReturn
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.contracts.tools import encode_model_name
 from gateway.dialects.dialect import RequestedTools
 from gateway.dialects.field_checks import (
     ID,
@@ -20,10 +19,9 @@ from gateway.dialects.field_checks import (
     refuse,
     refuse_missing,
 )
+from gateway.dialects.offered_tools import GATEWAY, build_tool_name
 from gateway.dialects.responses.tools import ToolSelection, read_tools
 
-#: The label of the gateway's own tools, among the labels of its services.
-GATEWAY: Final = "gateway"
 _PLACE: Final = "tool_choice"
 _DESCRIBED: Final = "none, auto, required, or an object with a 'type'"
 _NAMED: Final = {"name": mark_required(NAME)}
@@ -178,8 +176,3 @@ def _build_must_call_note(tools: ToolSelection) -> str:
         else:
             names += [f"`{build_tool_name(offer.label, name)}`" for name in offer.names]
     return f"Before you answer, you must call a tool: {', or '.join(names)}."
-
-
-def build_tool_name(label: str, name: str) -> str:
-    """Return the name that models know for a tool of the gateway, by the label and the name that clients know."""
-    return name if label == GATEWAY else encode_model_name(f"{label}.{name}")

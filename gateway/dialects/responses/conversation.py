@@ -18,6 +18,8 @@ from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import get_whole_text, lets_server_search
 from gateway.dialects.dialect import ParsedRequest, Wishes
 from gateway.dialects.message_identity import get_content_text
+from gateway.dialects.offered_tools import build_tool_name
+from gateway.dialects.packed_reasoning import ReasoningContent, unpack_reasoning
 from gateway.dialects.responses.call_outputs import Pairs, pair_items
 from gateway.dialects.responses.calls import (
     EXACT,
@@ -27,9 +29,7 @@ from gateway.dialects.responses.calls import (
     build_model_name,
     get_arguments,
 )
-from gateway.dialects.responses.choice import build_tool_name
 from gateway.dialects.responses.decisions import find_user_messages, list_last_questions, parse_decisions
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, unpack_reasoning
 from gateway.dialects.responses.fields import convert_for_models
 from gateway.dialects.responses.ids import find_request_id
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output

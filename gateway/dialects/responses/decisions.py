@@ -11,8 +11,8 @@ from gateway.contracts.chat_decisions import ChatDecision, ShownCall
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.dialect import SaidBeside
+from gateway.dialects.offered_tools import GATEWAY
 from gateway.dialects.responses.call_outputs import PlaceWriter
-from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response
 from gateway.dialects.responses.parts import convert_to_chat_content
 

@@ -30,8 +30,9 @@ from gateway.dialects.field_checks import (
     refuse,
 )
 from gateway.dialects.field_checks import build_number_kind as ranged
-from gateway.dialects.responses.encrypted_reasoning import INCLUDED
 
+#: The value of `include` that requests thoughts as `encrypted_content`.
+INCLUDED: Final = "reasoning.encrypted_content"
 INCLUDABLE: Final = (
     INCLUDED,
     "message.output_text.logprobs",

@@ -6,7 +6,8 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
 from gateway.dialects.field_checks import refuse, refuse_missing
 from gateway.dialects.json_object import parse_json_object
-from gateway.dialects.responses.choice import GATEWAY, resolve_tools
+from gateway.dialects.offered_tools import GATEWAY
+from gateway.dialects.responses.choice import resolve_tools
 from gateway.dialects.responses.fields import check_compaction, check_fields, find_conversation_id
 from gateway.dialects.responses.items import check_item, is_without_output
 from gateway.dialects.responses.tools import ToolSelection

@@ -116,7 +116,7 @@ def _build_endpoint(upstream: UpstreamSettings, given: schema.EndpointSettings, 
         connect_s=upstream.timeouts.connect,
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
-        models=_access(upstream),
+        models=_build_model_access(upstream),
         provider=_get_provider(upstream),
     )
 
@@ -127,7 +127,7 @@ def _get_provider(upstream: UpstreamSettings) -> str:
     return ANTHROPIC if is_default and upstream.api == "messages" else upstream.provider
 
 
-def _access(upstream: UpstreamSettings) -> ModelAccess:
+def _build_model_access(upstream: UpstreamSettings) -> ModelAccess:
     """Return how the context lane asks the models of an upstream."""
     return ModelAccess(
         api=upstream.api,

@@ -15,6 +15,7 @@ from gateway.api.explain import ExplainPages
 from gateway.api.grants import RememberedPages
 from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
+from gateway.api.message_tokens import TokenCountPage
 from gateway.api.openapi.page import list_description_routes
 from gateway.api.ops_pages import Route
 from gateway.api.prompts import PromptPages
@@ -74,7 +75,14 @@ class ApiPages:
             authorise=needs.authorise,
             begin=begin,
         )
-        return [*explain.list_routes(), *prompts.list_routes(), *workflows.list_routes(), *list_description_routes()]
+        counts = TokenCountPage(current=lambda: current().explainer, requests=needs.build_requests())
+        return [
+            *explain.list_routes(),
+            *counts.list_routes(),
+            *prompts.list_routes(),
+            *workflows.list_routes(),
+            *list_description_routes(),
+        ]
 
     def list_responses_routes(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""

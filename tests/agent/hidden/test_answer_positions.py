@@ -64,6 +64,19 @@ def test_hidden_messages_are_placed_around_their_answer() -> None:
     assert put_back([USER, ANSWER], {}) == [USER, ANSWER]
 
 
+def test_thoughts_of_hidden_rounds_stand_in_these_alone() -> None:
+    """A client sends the thoughts of a whole turn with its answer: by their proofs, or as one text."""
+    first, second = ({"signature": name, "text": name} for name in ("s1", "s2"))
+    hidden = {"role": "assistant", "content": None, "reasoning_details": [first], "reasoning_content": "A"}
+    round_ = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[hidden, OURS])
+    answer = {**ANSWER, "reasoning_details": [first, {**second, "index": 1}, 5], "reasoning_content": "AB"}
+    left = {**answer, "reasoning_details": [{**second, "index": 1}, 5], "reasoning_content": "B"}
+    assert put_back([USER, answer], {1: [round_]}) == [USER, hidden, OURS, left]
+    same = {**ANSWER, "reasoning_details": [first], "reasoning_content": "A"}
+    assert put_back([USER, same], {1: [round_]}) == [USER, hidden, OURS, ANSWER]
+    assert put_back([USER, answer], {}) == [USER, answer]
+
+
 def test_ambiguous_hidden_turn_is_not_restored() -> None:
     """By whichever key: an ambiguous conversation is not looked for by its last answer alone."""
     found = keys(USER, CALLED, MORE, ANSWER, conversation="talk")

@@ -3,7 +3,6 @@
 import pytest
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.responses.choice import build_tool_name
 
 from .requests import FUNCTION, asked, refusal
 
@@ -157,8 +156,3 @@ def test_invalid_tool_choice_is_refused(choice: object, code: str, param: str) -
 
 def test_required_without_a_tool_is_refused() -> None:
     assert refusal(tool_choice="required").param == "tool_choice"
-
-
-def test_gateway_tool_names_include_their_service() -> None:
-    assert build_tool_name("gateway", "run_command") == "run_command"
-    assert build_tool_name("box", "look") == "box__look"

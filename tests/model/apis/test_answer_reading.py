@@ -7,7 +7,7 @@ from gateway.contracts.storage.store import Json
 from gateway.jsontext.value_count import VALUES_LIMIT
 from gateway.model.apis.answer_reading import parse_object, parse_value
 from gateway.model.json_repair import mend_answer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import build_answer, serve
 from gateway.upstream.endpoint import ModelAccess
 from tests.agent.models import failure, models
 from tests.model.test_upstream_client import target
@@ -19,9 +19,9 @@ MESSAGES = ModelAccess(api="messages")
 async def test_broken_answers_are_failures_of_the_upstream(access: ModelAccess) -> None:
     """Whatever the API: no JSON, no object, an object of another kind."""
     for content in (b"{", b"[]", b"7", b'{"a": 1}'):
-        async with models(serve(answer(200, content, [("Content-Type", "application/json")])), models=access) as one:
+        async with models(serve(build_answer(200, content, [("Content-Type", "application/json")])), models=access) as one:
             error = await failure(one, "upstream_error")
-            assert "its answer" in error.message
+            assert "its build_answer" in error.message
             assert one.outcomes() == {"error": 1}
 
 

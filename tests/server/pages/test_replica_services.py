@@ -21,7 +21,7 @@ async def test_gateway_that_stops_lets_calls_end(tmp_path: Path) -> None:
         await leaving
         await remote.closed_future
         with pytest.raises(NotRunError):
-            await remote.tools()
+            await remote.list_tools()
 
 
 async def test_call_that_is_given_up_checks_the_server(tmp_path: Path) -> None:

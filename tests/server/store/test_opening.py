@@ -23,7 +23,7 @@ def clock() -> StoreClock:
 async def test_the_store_is_opened(tmp_path: Path) -> None:
     """Ready for use, in the folder of the configuration."""
     store = await open_store(settings(tmp_path), folder=tmp_path, clock=clock(), wait=StoreWait())
-    assert await store.all_prompts() == []
+    assert await store.list_all_prompts() == []
     await store.close()
     assert (tmp_path / "gateway.db").exists()
 

@@ -8,9 +8,10 @@ from typing import Final
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
+from gateway.dialects.opaque_fields import OpaqueFields
 from gateway.dialects.responses.calls import NO_ARGUMENTS, is_blank
-from gateway.dialects.responses.encrypted_reasoning import INCLUDED
 from gateway.dialects.responses.events import ResponseEvents
+from gateway.dialects.responses.fields import INCLUDED
 from gateway.dialects.responses.ids import build_output_id
 from gateway.dialects.responses.output.gateway_calls import GatewayCalls
 from gateway.dialects.responses.output.items import (
@@ -25,7 +26,6 @@ from gateway.dialects.responses.output.items import (
     Texts,
     WholeItem,
 )
-from gateway.dialects.responses.output.opaque import OpaqueFields
 from gateway.dialects.responses.response_metadata import ResponseFacts
 from gateway.dialects.run_chunk_reader import TurnState
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import orjson
 
 from gateway.contracts.storage.store import Json
-from gateway.dialects.responses.choice import GATEWAY
+from gateway.dialects.offered_tools import split_tool_name
 from gateway.dialects.responses.events import ResponseEvents
 from gateway.dialects.responses.output.items import GatewayCall, Item, WholeItem
 from gateway.dialects.responses.response_metadata import ResponseFacts
@@ -67,7 +67,7 @@ class GatewayCalls:
         """Add the tools of each label that the conversation has not listed yet."""
         by_label: dict[str, list[Json]] = {}
         for tool in tools:
-            label, name = _split_tool_name(tool["tool"], tool["service"])
+            label, name = split_tool_name(tool["tool"], tool["service"])
             if label not in self._listed:
                 shown = {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
                 by_label.setdefault(label, []).append(shown)
@@ -86,7 +86,7 @@ class GatewayCalls:
         known = self._calls.get(event["call_id"])
         if known is not None:
             return known
-        label, name = _split_tool_name(event["tool"], event["service"])
+        label, name = split_tool_name(event["tool"], event["service"])
         item_id, index = output.open_place("mcp")
         call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
         self._calls[event["call_id"]] = call
@@ -136,11 +136,6 @@ def _add_list(label: str, found: Json, ended: str, output: Items) -> None:
 
 def build_question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:
     """Return the question about a call of a tool, with its arguments as JSON. The answer names the approval."""
-    label, name = _split_tool_name(tool, service)
+    label, name = split_tool_name(tool, service)
     fields = {"id": approval_id, "type": "mcp_approval_request", "server_label": label, "name": name}
     return {**fields, "arguments": arguments}
-
-
-def _split_tool_name(tool: str, service: str | None) -> tuple[str, str]:
-    """Return the label and the name of a tool as clients know them; within a service, tools have short names."""
-    return (GATEWAY, tool) if service is None else (service, tool.removeprefix(f"{service}."))

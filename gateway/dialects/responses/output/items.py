@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 from gateway.contracts.storage.store import Json
+from gateway.dialects.packed_reasoning import ReasoningContent, pack_reasoning
 from gateway.dialects.responses.calls import ClientTool, build_call_item
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, pack_reasoning
 from gateway.dialects.responses.events import encode_delta_head
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]

@@ -7,7 +7,7 @@ from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks, adapt_request, find_quirk
 from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.apis.chat import answer
-from gateway.model.apis.chat.foreign_fields import MARKER, drop_foreign_fields
+from gateway.model.apis.chat.messages_fields import MESSAGES_API, remove_messages_fields
 from gateway.model.apis.model_api import ModelApi
 from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
@@ -24,16 +24,16 @@ class ChatApi:
     def build_body(self, body: Json, quirks: Quirks, access: ModelAccess) -> Json:
         """Return the body: a stream with usage, without what the model's quirks name."""
         del access
-        return adapt_request(drop_foreign_fields(body), quirks)
+        return adapt_request(remove_messages_fields(body), quirks)
 
     def find_quirk(self, quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Quirks | None:
         """Return the quirks to try after this error answer, or None."""
-        return find_quirk(quirks, drop_foreign_fields(body), status=status, refusal=refusal)
+        return find_quirk(quirks, remove_messages_fields(body), status=status, refusal=refusal)
 
     def list_lost(self, body: Json) -> list[str]:
         """Return the fields of Messages: quirks are listed by themselves."""
-        own = body.get(MARKER)
-        return sorted(f"{MARKER}.{name}" for name in own) if isinstance(own, dict) else []
+        own = body.get(MESSAGES_API)
+        return sorted(f"{MESSAGES_API}.{name}" for name in own) if isinstance(own, dict) else []
 
     def build_lines(self, lines: bytes, access: ModelAccess) -> bytes:
         """Return the client's lines."""

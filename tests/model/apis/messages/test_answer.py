@@ -6,8 +6,8 @@ import pytest
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
-from gateway.testing.scripts import answer, serve, sse_answer
-from gateway.testing.scripts import chunk as framed
+from gateway.testing.scripts import build_answer, serve, build_event_stream_answer
+from gateway.testing.scripts import build_chunk as framed
 from gateway.upstream.endpoint import ModelAccess
 from gateway.upstream.group import GroupRules, RetryRules
 from tests.agent.models import STREAM, failure, models
@@ -26,11 +26,11 @@ def words(*texts: str) -> list[bytes]:
 
 
 def stream(*events: bytes) -> bytes:
-    return sse_answer(list(events))
+    return build_event_stream_answer(list(events))
 
 
 def texts(chunks: list[Chunk]) -> str:
-    return "".join(chunk for chunk in chunks if isinstance(chunk, str))
+    return "".join(build_chunk for build_chunk in chunks if isinstance(build_chunk, str))
 
 
 async def ask(raw: bytes) -> list[Chunk]:
@@ -97,7 +97,7 @@ async def test_whole_message_is_one_chunk_like_its_stream() -> None:
     blocks = [thinks("Hm."), hides("eHg="), says("Hello."), calls("look", {"x": 1}), calls("look", {"y": 2}, id_="b")]
     told, usage = Answer(blocks, about={"stop_sequence": "END"}), {"input_tokens": 3}
     content = orjson.dumps(write_message({"model": "m"}, told, usage))
-    (whole,) = await ask(answer(200, content, [("Content-Type", "application/json")]))
+    (whole,) = await ask(build_answer(200, content, [("Content-Type", "application/json")]))
     streamed = await ask(stream(*write_events({"model": "m"}, told, usage)))
     assert isinstance(whole, dict) and isinstance(streamed[-1], dict)
     assert joined([whole]) == joined(streamed)
@@ -114,21 +114,21 @@ async def test_whole_message_is_one_chunk_like_its_stream() -> None:
 def joined(chunks: list[Chunk]) -> Json:
     """The message of these chunks, with arguments in one spelling."""
     fields, arguments = FieldAccumulator(), dict[int, str]()
-    for chunk in chunks:
-        delta = {"content": chunk} if isinstance(chunk, str) else chunk["choices"][0]["delta"]
+    for build_chunk in chunks:
+        delta = {"content": build_chunk} if isinstance(build_chunk, str) else build_chunk["choices"][0]["delta"]
         for name, value in delta.items():
             if name != "tool_calls":
                 fields.add(name, value)
                 continue
             for call in value:
                 arguments[call["index"]] = arguments.get(call["index"], "") + call["function"]["arguments"]
-    return {**fields.whole(), "arguments": [orjson.loads(one) for one in arguments.values()]}
+    return {**fields.get_whole(), "arguments": [orjson.loads(one) for one in arguments.values()]}
 
 
 @pytest.mark.parametrize(
     "content", [{"id": "x", "choices": []}, {"type": "message"}, {"type": "message", "content": 7}]
 )
 async def test_json_that_is_no_message_is_a_failure(content: Json) -> None:
-    raw = answer(200, orjson.dumps(content), [("Content-Type", "application/json")])
+    raw = build_answer(200, orjson.dumps(content), [("Content-Type", "application/json")])
     async with models(serve(raw), models=MESSAGES) as one:
         assert "is no message" in (await failure(one, "upstream_error")).message

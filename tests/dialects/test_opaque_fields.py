@@ -1,7 +1,7 @@
 """Fields that only a provider reads, gathered from the pieces of an answer."""
 
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent
-from gateway.dialects.responses.output.opaque import OpaqueFields
+from gateway.dialects.opaque_fields import OpaqueFields
+from gateway.dialects.packed_reasoning import ReasoningContent
 
 
 def test_opaque_fields_are_joined_and_taken_once() -> None:

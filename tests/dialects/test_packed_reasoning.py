@@ -5,7 +5,7 @@ import base64
 import orjson
 import pytest
 
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, pack_reasoning, unpack_reasoning
+from gateway.dialects.packed_reasoning import ReasoningContent, pack_reasoning, unpack_reasoning
 
 SIGNED = ReasoningContent(
     "Hm.", {"reasoning_details": [{"signature": "s"}]}, {"call_1": {"extra_content": {"a": 1}}}, True

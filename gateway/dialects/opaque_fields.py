@@ -1,17 +1,17 @@
-"""The fields of a model's answer that only its provider reads, gathered until an item of the output can hold them.
+"""The fields of a model's answer that only its provider reads, gathered until a part of the answer can hold them.
 
 A provider may refuse the turn after a call without them: the signature of a thought, for example, stands beside a call
-(`tool_calls[].extra_content`) or beside the text (`reasoning_details`). No item of the Responses API has such fields,
-so the reasoning item in front of a call contains them, packed (gateway/dialects/responses/encrypted_reasoning.py).
+(`tool_calls[].extra_content`) or beside the text (`reasoning_details`). Responses and Messages have no such fields, so
+the thought in front of a call contains them, packed (gateway/dialects/packed_reasoning.py).
 """
 
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
-from gateway.dialects.responses.encrypted_reasoning import ReasoningContent, select_call_fields
+from gateway.dialects.packed_reasoning import ReasoningContent, select_call_fields
 
 
 class OpaqueFields:
-    """The fields that no item holds yet."""
+    """The fields that no part of the answer holds yet."""
 
     __slots__ = ("_calls", "_ids", "_message")
 

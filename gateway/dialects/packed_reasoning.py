@@ -1,7 +1,7 @@
-"""Thoughts of a model as `encrypted_content`, with the fields that only its provider reads, such as signatures.
+"""Thoughts of a model as one text, with the fields that only its provider reads, such as signatures.
 
-Clients that let nothing be stored keep them so, and send them back. It is an encoding and no seal: the summary beside
-it shows the same thoughts, and a client may send any thoughts as text.
+Clients keep it and send it back: in the Responses API as `encrypted_content`, in Messages as the `data` of a
+`redacted_thinking` block. It is an encoding and no seal: a client may send any thoughts as text.
 """
 
 import base64
@@ -17,18 +17,16 @@ from gateway.dialects.extra_message_fields import OF_CALLS, OPAQUE, PROVIDER_FIE
 from gateway.jsontext import strict_json
 
 _PREFIX: Final = "thoughts."
-#: The value of `include` that requests thoughts in this form.
-INCLUDED: Final = "reasoning.encrypted_content"
 #: No item holds more values.
 _VALUES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningContent:
-    """The content of one reasoning item: `text` are the thoughts.
+    """The content of one packed text: `text` are the thoughts.
 
     `message` are fields of the message of its answer, and `calls` fields of its calls, by their ids. `goes_on`: the
-    message has begun before the item.
+    message has begun before it.
     """
 
     text: str = ""
@@ -53,14 +51,14 @@ class ReasoningContent:
 
 
 def pack_reasoning(found: ReasoningContent) -> str:
-    """Return thoughts and fields as `encrypted_content`."""
+    """Return thoughts and fields as one text."""
     fields = {"text": found.text, "message": found.message, "calls": found.calls, "goes_on": found.goes_on}
     written = orjson.dumps({name: value for name, value in fields.items() if value})
     return _PREFIX + base64.urlsafe_b64encode(written).decode()
 
 
 def unpack_reasoning(content: str) -> ReasoningContent | None:
-    """Return the thoughts and fields in `encrypted_content`. None: this gateway did not make it."""
+    """Return the thoughts and fields in a packed text. None: this gateway did not make it."""
     if not content.startswith(_PREFIX):
         return None
     try:
