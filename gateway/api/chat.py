@@ -1,8 +1,10 @@
 """The pages of the dialects that need no store: the endpoint of each, and the list of models."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
+from typing import Final
 
 from aiohttp import web
 
@@ -14,22 +16,25 @@ from gateway.context.headers import find_credential_header, select_forwarded_hea
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.loader import load_dialect
-from gateway.dialects.registry import STATELESS, build_paths
+from gateway.dialects.registry import ENDPOINTS, STATELESS, build_paths
 from gateway.lanes.aiohttp_adapter import get_head
 from gateway.model.listing import ListingClient
+
+_FIRST: Final = "chat"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPages:
-    """The chat pages."""
+    """The pages. Chats are there from the start, and the first request of another dialect loads it."""
 
     requests: ContextRequests
+    _loaded: dict[str, Dialect] = field(default_factory=lambda: {_FIRST: load_dialect(_FIRST)})
 
     def list_routes(self) -> list[Route]:
         chat = [
-            ("POST", path, partial(self._serve_chat, dialect=dialect))
-            for dialect in map(load_dialect, STATELESS)
-            for base in build_paths(dialect.endpoint)
+            ("POST", path, partial(self._serve_chat, name=name))
+            for name in STATELESS
+            for base in build_paths(ENDPOINTS[name])
             for path in (base, f"{base}/")
         ]
         models = [("GET", path, self._serve_models) for path in MODEL_PATHS]
@@ -37,9 +42,11 @@ class ChatPages:
         single = [("GET", f"{path}/{{model}}", self._answer_model) for path in MODEL_PATHS]
         return [*chat, *models, *single]
 
-    async def _serve_chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
-        requests = self.requests
+    async def _serve_chat(self, request: web.Request, *, name: str) -> web.StreamResponse:
+        requests, dialect = self.requests, self._loaded.get(name)
         async with requests.admit_request(request) as entered:
+            if dialect is None:  # an import takes the loop's time
+                dialect = self._loaded[name] = await asyncio.to_thread(load_dialect, name)
             content = await requests.read_body(request, entered)
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
             asked = await run_aside(parse, content=content)

@@ -109,8 +109,8 @@ def load_exchange(
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
-    Facts that were never stored come from the request that brings it, and so do the parameters that may be None.
-    `known_as` are further names of its answer. A run that began without people (`reject`) goes on without them.
+    What was never stored, and each parameter that is not None, is of the request that brings it. `known_as` are further
+    names of its answer. A run that began without people (`reject`) goes on without them.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -122,16 +122,7 @@ def load_exchange(
         conversation=run.conversation,
         user=asked.get("user"),
         notes=tuple(asked.get("notes", ())),
-        steering=ToolSteering(
-            only_tools=tuple(asked["only_tools"]),
-            no_tools=asked.get("no_tools", False),
-            must_call=asked.get("must_call", False),
-            services=tuple(asked.get("services", ())),
-            ask_first=tuple(asked.get("ask_first", ())),
-            max_tool_calls=asked.get("max_tool_calls"),
-            exact_tools=asked.get("exact_tools", {}),
-            approvals="reject" if asked["approvals"] == "reject" else approvals,
-        ),
+        steering=_load_steering(asked, approvals=approvals),
         job=Job(workflow=asked.get("workflow"), call=asked.get("call")),
         delivery=Delivery(
             events=asked["events"],
@@ -155,6 +146,20 @@ def load_exchange(
             tainted=asked.get("tainted", False),
             trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,
         ),
+    )
+
+
+def _load_steering(asked: Json, *, approvals: Literal["hold", "turn", "reject"]) -> ToolSteering:
+    """Return the steering of a stored run that continues with a request, which waits for people so."""
+    return ToolSteering(
+        only_tools=tuple(asked["only_tools"]),
+        no_tools=asked.get("no_tools", False),
+        must_call=asked.get("must_call", False),
+        services=tuple(asked.get("services", ())),
+        ask_first=tuple(asked.get("ask_first", ())),
+        max_tool_calls=asked.get("max_tool_calls"),
+        exact_tools=asked.get("exact_tools", {}),
+        approvals="reject" if asked["approvals"] == "reject" else approvals,
     )
 
 
