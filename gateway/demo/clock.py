@@ -16,7 +16,7 @@ def build_clock_server() -> MCPServer:
     """Return the server with its one tool."""
     # It would log each request on standard error.
     server = MCPServer("clock", log_level="ERROR")
-    server.add_tool(tell_time, description="Tells date and time, to the second.", structured_output=False)
+    server.add_tool(tell_time, name="now", description="Tells date and time, to the second.", structured_output=False)
     return server
 
 

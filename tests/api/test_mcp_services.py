@@ -79,6 +79,7 @@ async def test_a_service_is_registered_and_runs() -> None:
             "tools": 1,
             "changed": [],
             "workers": [],
+            "runs_at": None,
         }
         assert harbour.service().options["env"] == {"KEY": SECRET}
         await harbour.other.refresh()

@@ -92,7 +92,7 @@ def reasons_of_gate() -> set[str]:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             asks = isinstance(node.args[0], ast.Constant) and node.args[0].value == "confirm"
-            if asks or (isinstance(node.func, ast.Attribute) and node.func.attr == "default"):
+            if asks or (isinstance(node.func, ast.Attribute) and node.func.attr == "choose_default"):
                 text = node.args[-1]
                 if isinstance(text, ast.Constant):
                     found.add(str(text.value))

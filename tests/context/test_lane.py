@@ -269,19 +269,19 @@ class SilentWriter:
     def __init__(self, world: World) -> None:
         self._chunks, self._coming = world.chunks, [text("late"), None]
 
-    def stream(self) -> "SilentWriter":
+    def build_stream_writer(self) -> "SilentWriter":
         return self
 
-    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+    def build_whole(self, chunks: Sequence[Chunk]) -> bytes:
         raise AssertionError(chunks)
 
-    def first(self) -> bytes:
+    def build_first_frame(self) -> bytes:
         return b""
 
-    def frames(self, chunk: Chunk) -> bytes:
+    def build_frames(self, chunk: Chunk) -> bytes:
         return repr(chunk).encode()
 
-    def keepalive(self) -> bytes:
+    def build_keepalive(self) -> bytes:
         while self._coming:
             self._chunks.put_nowait(self._coming.pop(0))
         return b""
@@ -289,7 +289,7 @@ class SilentWriter:
     def finish(self) -> bytes:
         return b"end"
 
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+    def build_error_frames(self, error: GatewayError, *, request_id: str) -> bytes:
         raise AssertionError(error, request_id)
 
 

@@ -23,7 +23,7 @@ COLLEAGUE = {"X-Gateway-Key": "anna"}
 
 def has_nothing_of_it(answer: Completed) -> bool:
     """Whether the answer says that the decision counts, and nothing of what came of it."""
-    is_told = "told to the person who asked, and only there" in answer.text
+    is_told = "goes to the person who requested it, and only there" in answer.text
     return is_told and "Di" not in json.dumps(answer.json)
 
 

@@ -13,7 +13,7 @@ from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
 from gateway.dialects.messages.events import BlockEvents, encode_delta_head
-from gateway.dialects.messages.thoughts import FORMAT, UNSIGNED
+from gateway.dialects.messages.thoughts import FORMAT, SHOWN, UNSIGNED
 from gateway.dialects.offered_tools import split_tool_name
 from gateway.dialects.opaque_fields import OpaqueFields
 from gateway.dialects.packed_reasoning import pack_reasoning
@@ -143,7 +143,7 @@ class AnswerContent:
         """Add pieces of thoughts. Return whether their format is that of Messages, so that they are shown as blocks."""
         signed = False
         for detail in _filter_objects(details):
-            if detail.get("format") != FORMAT:
+            if detail.get("format") != FORMAT or detail.get("type") not in SHOWN:
                 self._opaque.add("reasoning_details", [detail])
                 continue
             signed = True

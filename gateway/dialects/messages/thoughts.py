@@ -15,6 +15,8 @@ from gateway.dialects.packed_reasoning import unpack_reasoning
 
 #: The format of thoughts that Anthropic's models sign.
 FORMAT: Final = "anthropic-claude-v1"
+#: The types of details of this format that blocks show.
+SHOWN: Final = ("reasoning.text", "reasoning.encrypted")
 #: The signature of a thought that no provider has signed: clients drop thoughts without one.
 UNSIGNED: Final = "unsigned"
 THOUGHT_FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {

@@ -41,6 +41,10 @@ def test_whole_message_has_what_its_server_tells_of_a_refusal_and_a_container() 
 
 def test_error_is_an_event_of_a_stream() -> None:
     """With the id of the request."""
-    raw = new_answer().build_stream_writer().build_error_frames(GatewayError("upstream_error", "It broke."), request_id="run_7")
+    raw = (
+        new_answer()
+        .build_stream_writer()
+        .build_error_frames(GatewayError("upstream_error", "It broke."), request_id="run_7")
+    )
     told = orjson.loads(raw.decode().strip().split("\n")[1].removeprefix("data: "))
     assert raw.startswith(b"event: error\n") and (told["type"], told["request_id"]) == ("error", "run_7")

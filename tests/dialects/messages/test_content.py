@@ -23,7 +23,7 @@ def blocks_of(*told: Chunk, shows_calls: bool = False) -> list[Json]:
 def call(index: int, **fields: object) -> Json:
     """A piece of a call; `name` and `arguments` are those of its function."""
     function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
-    return chunks.delta({"tool_calls": [{"index": index, **fields, "function": function}]})
+    return chunks.build_delta({"tool_calls": [{"index": index, **fields, "function": function}]})
 
 
 def detail(index: int = 0, kind: str = "text", **fields: object) -> Json:
@@ -32,18 +32,18 @@ def detail(index: int = 0, kind: str = "text", **fields: object) -> Json:
 
 def test_texts_in_a_row_are_one_block() -> None:
     """Also those in parts, and behind empty ones; a refusal is a text."""
-    parts = chunks.delta({"content": [{"type": "text", "text": "b"}, {"type": "image_url"}]})
-    assert blocks_of("", "a", parts, chunks.delta({"refusal": "c"})) == [{"type": "text", "text": "abc"}]
+    parts = chunks.build_delta({"content": [{"type": "text", "text": "b"}, {"type": "image_url"}]})
+    assert blocks_of("", "a", parts, chunks.build_delta({"refusal": "c"})) == [{"type": "text", "text": "abc"}]
     assert blocks_of() == []
 
 
 def test_each_signed_thought_is_a_block() -> None:
     """With its own signature; the text beside it is not shown twice."""
     told = [
-        chunks.delta({"reasoning_content": "A", "reasoning_details": [detail(text="A")]}),
-        chunks.delta({"reasoning_details": [detail(signature="c2"), detail(signature="ln")]}),
-        chunks.delta({"reasoning_details": [detail(1, "encrypted", data="eA==")]}),
-        chunks.delta({"reasoning": "B", "reasoning_details": [detail(2, text="B")]}),
+        chunks.build_delta({"reasoning_content": "A", "reasoning_details": [detail(text="A")]}),
+        chunks.build_delta({"reasoning_details": [detail(signature="c2"), detail(signature="ln")]}),
+        chunks.build_delta({"reasoning_details": [detail(1, "encrypted", data="eA==")]}),
+        chunks.build_delta({"reasoning": "B", "reasoning_details": [detail(2, text="B")]}),
         "x",
     ]
     assert blocks_of(*told) == [
@@ -56,18 +56,20 @@ def test_each_signed_thought_is_a_block() -> None:
 
 def test_thought_without_a_signature_says_so() -> None:
     """By either name, once."""
-    told = [chunks.delta({"reasoning": "A", "reasoning_content": "A"}), chunks.delta({"reasoning": "B"}), "x"]
+    told = [chunks.build_delta({"reasoning": "A", "reasoning_content": "A"}), chunks.build_delta({"reasoning": "B"}), "x"]
     assert blocks_of(*told)[0] == {"type": "thinking", "thinking": "AB", "signature": "unsigned"}
 
 
 def test_details_of_another_provider_are_packed() -> None:
     """In front of what follows; behind the last text they are left out."""
     foreign = {"type": "reasoning.encrypted", "format": "openai-responses-v1", "data": "eA==", "index": 0}
-    packed, text = blocks_of(chunks.delta({"reasoning_details": [foreign]}), "x")
+    packed, text = blocks_of(chunks.build_delta({"reasoning_details": [foreign]}), "x")
     found = unpack_reasoning(packed["data"])
     assert found is not None and found.message == {"reasoning_details": [foreign]}
     assert text == {"type": "text", "text": "x"}
-    assert blocks_of("x", chunks.delta({"reasoning_details": [foreign]})) == [{"type": "text", "text": "x"}]
+    assert blocks_of("x", chunks.build_delta({"reasoning_details": [foreign]})) == [{"type": "text", "text": "x"}]
+    odd = detail(kind="provider_tool", block={"type": "server_tool_use"})
+    assert blocks_of(chunks.build_delta({"reasoning_details": [odd]}), "x")[0]["type"] == "redacted_thinking"
 
 
 def test_calls_come_in_pieces() -> None:
@@ -119,5 +121,5 @@ def test_calls_of_the_gateway_are_shown_once() -> None:
 def test_citations_stand_at_their_text() -> None:
     """Without an open text, they are left out."""
     cited = {"type": "char_location", "cited_text": "x"}
-    told = chunks.delta({"citations": [cited]})
+    told = chunks.build_delta({"citations": [cited]})
     assert blocks_of(told, "x", told) == [{"type": "text", "text": "x", "citations": [cited]}]

@@ -4,7 +4,7 @@ from gateway.model.adaptation.quirks import adapt_request
 from gateway.model.apis.chat.api import CHAT
 from gateway.upstream.endpoint import Endpoint, ModelAccess
 
-BODY = {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "seed": 7}
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "seed": 7}
 
 
 def test_chat_body_is_the_clients_with_a_stream() -> None:
@@ -30,7 +30,7 @@ def test_own_key_takes_the_clients_header_and_lines_stay() -> None:
 
 
 def test_refused_effort_is_learnt() -> None:
-    body = {**BODY, "messages_api": {"output_config": {"effort": "high"}}}
+    body = {**BODY, "messages_api": {"thinking": {"type": "enabled", "budget_tokens": 20_000}}}
     refusal = b'{"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}'
     assert CHAT.build_body(body, frozenset(), ModelAccess())["reasoning_effort"] == "high"
     learnt = CHAT.find_quirk(frozenset(), body, status=400, refusal=refusal)

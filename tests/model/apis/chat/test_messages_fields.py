@@ -53,7 +53,8 @@ def test_files_of_results_follow_the_last_result() -> None:
     }
     said = {"role": "user", "content": "x"}
     first, second, behind = convert(result, result, said)["messages"]
-    assert first == second == {"role": "tool", "tool_call_id": "1", "content": "a\nThe output is in the next message."}
+    failed = {"role": "tool", "tool_call_id": "1", "content": "Error: a\nThe output is in the next message."}
+    assert first == second == failed
     assert behind == {"role": "user", "content": [IMAGE, IMAGE, text("x")]}
     assert convert(result)["messages"][1] == {"role": "user", "content": [IMAGE]}
     answer = {"role": "assistant", "content": "x"}

@@ -6,7 +6,7 @@ import pytest
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
 from gateway.dialects.extra_message_fields import FieldAccumulator
-from gateway.testing.scripts import build_answer, serve, build_event_stream_answer
+from gateway.testing.scripts import build_answer, build_event_stream_answer, serve
 from gateway.testing.scripts import build_chunk as framed
 from gateway.upstream.endpoint import ModelAccess
 from gateway.upstream.group import GroupRules, RetryRules
