@@ -66,6 +66,18 @@ def write_messages(text: Callable[[int], str]) -> list[bytes]:
     return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events]
 
 
+def write_responses(text: Callable[[int], str]) -> list[bytes]:
+    """Return the events of an answer in Responses."""
+    about: Json = {"item_id": f"msg_{'0' * 48}", "output_index": 0, "content_index": 0, "logprobs": []}
+    events: list[Json] = [{"type": "response.created", "response": {"id": "resp_1", "model": "m"}}]
+    events += [
+        {"type": "response.output_text.delta", **about, "delta": text(n), "obfuscation": "x" * 8, "sequence_number": n}
+        for n in range(EVENTS)
+    ]
+    events.append({"type": "response.completed", "response": {"status": "completed"}})
+    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events]
+
+
 def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:
     """Return the microseconds of one event of text."""
     endpoint = Endpoint(name="up", host="h", port=1, authority=b"h", models=ModelAccess(api=name))
@@ -85,7 +97,7 @@ def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:
 def main() -> None:
     """Print the cost of an event for each API, for plain texts and for texts with escapes."""
     for words, text in (("plain", lambda n: f" word {n}"), ("escaped", lambda n: f'"a\n{n}"')):
-        for name, write in zip(MODEL_APIS, (write_chat, write_messages), strict=True):
+        for name, write in zip(MODEL_APIS, (write_chat, write_messages, write_responses), strict=True):
             print(f"{words:<8} {name:<9} {measure_event_us(name, write(text)):.3f} us an event")
 
 

@@ -67,6 +67,7 @@ LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
     ("gateway/cli/doctor/command.py", "gateway.cli.doctor.examination"),
     ("gateway/cli/doctor/limit_sharing.py", "gateway.limits.valkey_quota"),
+    ("gateway/model/apis/responses/api.py", "gateway.model.apis.responses.answer"),
     ("gateway/features/usage/observer_batch.py", "gateway.features.usage.observer_decoder"),
     ("gateway/usage/decompression.py", "gateway.usage.codings"),
     ("gateway/server/app.py", "gateway.demo.app"),

@@ -42,17 +42,17 @@ gather generate get give grant group guard guess hand handle handshake hang hard
 import indent index init inline insert install interrupt intersect introspect invite issue iter iterate join
 judge keep kill learn leave lex limit link list listen load locate log look lose lower main maintain make map
 mark mask match measure mend merge migrate mount name negotiate normalize note notify nudge number observe
-open operate pace pack pad paginate pair parenthesize park parse path pause peek pick pin ping plan poll post
-prepare preview print probe process promote prune publish pump put query queue quote raise rank reach read
-reap rebuild recall receive recognise reconcile record redact redirect refer refresh refuse register rehearse
-reissue reject rejoin rejudge relay release reload remember remove rename render renew reopen repeat replace
-replan replay report request require reraise reserve reset resolve respond restart restore restrict resume
-retain retell retire retry return reveal revoke rewrite roll rotate route run save scale scan schedule scrape
-screen seal search see select send serialize serve set settle shape share shorten show shut shutdown sign
-signal silence simplify simulate skip sort spawn split start stat steer step stop store stream strip subscribe
-substitute suggest sum summarise supervise swap sweep switch sync take tally tee tell terminate thaw time
-tokenize trace translate trim truncate try unescape unpack unquote unseal update upload use validate vary
-verify vote wait wake walk warn watch withdraw work wrap write yield
+open operate order pace pack pad paginate pair parenthesize park parse path pause peek pick pin ping place
+plan poll post prepare preview print probe process promote prune publish pump put query queue quote raise rank
+reach read reap rebuild recall receive recognise reconcile record redact redirect refer refresh refuse
+register rehearse reissue reject rejoin rejudge relay release reload remember remove rename render renew
+reopen repeat replace replan replay report request require reraise reserve reset resolve respond restart
+restore restrict resume retain retell retire retry return reveal revoke rewrite roll rotate route run save
+scale scan schedule scrape screen seal search see select send serialize serve set settle shape share shorten
+show shut shutdown sign signal silence simplify simulate skip sort spawn split start stat steer step stop
+store stream strip subscribe substitute suggest sum summarise supervise swap sweep switch sync take tally tee
+tell terminate thaw time tokenize trace translate trim truncate try unescape unpack unquote unseal update
+upload use validate vary verify vote wait wake walk warn watch withdraw work wrap write yield
 """
 #: Words before an event, a source or a result: `on_closed`, `from_row`, `to_json`, `with_status`.
 PARTICLES = {"from", "on", "to", "with", "without"}

@@ -9,7 +9,7 @@ from gateway.config.document import Document
 from gateway.config.messages import suggest_nearest
 from gateway.config.problems import KeyPath, quote_word
 from gateway.config.schema.http import Passthrough
-from gateway.contracts.quirks import OF_MESSAGES, ONLY_OF_MESSAGES
+from gateway.contracts.quirks import QUIRKS, QUIRKS_OF_API
 
 #: A base URL ends before these; `/models` ends some that are right.
 _ENDPOINT: Final = re.compile(r"/(?:chat/completions|completions|embeddings|responses|messages)/?\Z")
@@ -70,13 +70,14 @@ def _warn_of_rules(document: Document, upstream: KeyPath, endpoints: list[KeyPat
 
 def _warn_of_api(document: Document, upstream: KeyPath) -> None:
     """Warn of settings of another API than the upstream's."""
-    is_messages = document.get(*upstream, "api") == "messages"
+    api = document.get(*upstream, "api") or "chat"
+    known = next((quirks for name, quirks in QUIRKS_OF_API.items() if name == api), frozenset(QUIRKS))
     for name in _list_texts(document, (*upstream, "quirks")):
-        if name not in OF_MESSAGES if is_messages else name in ONLY_OF_MESSAGES:
-            text = f"{quote_word(name)} has no effect {'with' if is_messages else 'without'} 'api: messages'"
-            document.warn((*upstream, "quirks"), text)
-    if document.get(*upstream, "messages") is not None and not is_messages:
-        document.warn((*upstream, "messages"), "has no effect without 'api: messages'")
+        if name in QUIRKS and name not in known:
+            document.warn((*upstream, "quirks"), f"{quote_word(name)} has no effect with 'api: {api}'")
+    for section in ("messages", "responses"):
+        if document.get(*upstream, section) is not None and section != api:
+            document.warn((*upstream, section), f"has no effect without 'api: {section}'")
 
 
 def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:

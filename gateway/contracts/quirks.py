@@ -1,6 +1,10 @@
 """The quirks of models by their names: what a server refuses of a request, or wants changed in it."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
+
+from gateway.contracts.model_apis import ApiName
 
 #: The names that `upstreams[].quirks` takes.
 QuirkName: TypeAlias = Literal[
@@ -25,11 +29,15 @@ QuirkName: TypeAlias = Literal[
     "no_sampling",
     "other_thinking",
 ]
-#: The quirks of models that speak Messages. They have no others.
 NO_SAMPLING: Final[QuirkName] = "no_sampling"
 OTHER_THINKING: Final[QuirkName] = "other_thinking"
 NO_SYSTEM_ROLE: Final[QuirkName] = "no_system_role"
-OF_MESSAGES: Final = frozenset((NO_SAMPLING, OTHER_THINKING, NO_SYSTEM_ROLE))
-#: Those that no other models have.
-ONLY_OF_MESSAGES: Final = OF_MESSAGES - {NO_SYSTEM_ROLE}
 QUIRKS: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
+#: The quirks that the models of an API can have.
+QUIRKS_OF_API: Final[Mapping[ApiName, frozenset[QuirkName]]] = MappingProxyType(
+    {
+        "chat": frozenset(QUIRKS) - {NO_SAMPLING, OTHER_THINKING},
+        "messages": frozenset((NO_SAMPLING, OTHER_THINKING, NO_SYSTEM_ROLE)),
+        "responses": frozenset((NO_SAMPLING, "no_parallel_tool_calls", "no_reasoning", "no_reasoning_effort")),
+    }
+)

@@ -461,7 +461,11 @@ class Gateway:
             in_use=lambda: ActiveConfig(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
             resume=self._built.resumption.resume_if_ready,
             wrong_keys=self._state.wrong_keys,
-            listeners=lambda: {name: listener.build_inner_connection for name, listener in self._listeners.items()},
+            listeners=lambda: {
+                name: listener.build_inner_connection
+                for name, listener in self._listeners.items()
+                if name != REPLICAS  # its pages are for other workers alone
+            },
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:

@@ -20,9 +20,10 @@ class ModelAccess:
     """The ways in which the context lane asks the models of an upstream.
 
     `quirks` are what they refuse (gateway/model/adaptation/quirks.py), and `client_ids` whether they get the ids of the
-    client. The others are of the API `messages`: the limit of an answer whose client sets none, how the models are told
-    to think, whether the gateway marks what the upstream should cache, and the values of `anthropic-beta` that every
-    request carries.
+    client. `reasoning_summary` is of the API `responses`: the summary of its reasoning that a model is to write where
+    the client states none. The others are of the API `messages`: the limit of an answer whose client sets none, how the
+    models are told to think, whether the gateway marks what the upstream should cache, and the values of
+    `anthropic-beta` that every request carries.
     """
 
     api: ApiName = "chat"
@@ -32,6 +33,7 @@ class ModelAccess:
     thinking: Literal["adaptive", "budget"] = "adaptive"
     prompt_caching: bool = True
     betas: tuple[str, ...] = ()
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from gateway.cli.commands import CommandError
 from gateway.config import Settings
 from gateway.testing.ports import free_port
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 
 
 @asynccontextmanager
@@ -45,6 +45,7 @@ async def probe(url: str, api: str = "chat") -> list[str]:
     [
         ({CHAT: 400}, "chat", "speaks chat (api: chat)"),
         ({CHAT: 422, MESSAGES: 400}, "messages", "speaks chat and messages (api: messages)"),
+        ({CHAT: 400, RESPONSES: 400}, "responses", "speaks chat and responses (api: responses)"),
         ({CHAT: 500}, "chat", "speaks chat (api: chat)"),
         ({}, "chat", "it knows neither of the paths"),
         ({CHAT: 405, MESSAGES: 405}, "chat", "it knows neither of the paths"),

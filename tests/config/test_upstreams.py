@@ -174,7 +174,7 @@ def test_by_model_upstreams_share_their_paths() -> None:
 @pytest.mark.parametrize(
     ("settings", "warning"),
     [
-        ("quirks: [no_sampling]", "upstreams[0].quirks: 'no_sampling' has no effect without 'api: messages'"),
+        ("quirks: [no_sampling]", "upstreams[0].quirks: 'no_sampling' has no effect with 'api: chat'"),
         ("messages: {max_tokens: 5}", "upstreams[0].messages: has no effect without 'api: messages'"),
         (
             "api: messages, quirks: [no_stream, no_sampling]",
@@ -191,6 +191,6 @@ def test_settings_of_another_api_are_warned_of(settings: str, warning: str | Non
 
 def test_unknown_api_and_malformed_beta_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"upstreams\[0\].api"):
-        warnings(f"upstreams: [{A}, api: responses}}]")
+        warnings(f"upstreams: [{A}, api: completions}}]")
     with pytest.raises(ConfigError, match="expected letters, digits"):
         warnings(f"upstreams: [{A}, api: messages, messages: {{betas: ['a, b']}}}}]")

@@ -125,7 +125,7 @@ RULES_OF = {
     "sql": (ASSESSORS / "sql.py", PLUGIN / "sql", TOOLS / "execute_sql"),
 }
 #: What takes a rule as its first value.
-_TAKE_A_RULE = {"Objection", "QueryDoubt", "EngineDoubt", "_Doubt", "_raise_if_hardened", "_confirm"}
+_TAKE_A_RULE = {"Objection", "QueryDoubt", "EngineDoubt", "_Doubt", "_raise_if_hardened", "_build_confirm_verdict"}
 _RULE = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 

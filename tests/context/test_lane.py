@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from agent.doubles import Clock
@@ -265,6 +266,7 @@ class SilentWriter:
     """A writer of an API that sends nothing before the answer, nor in a silence, behind which the answer comes."""
 
     usage = None
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, world: World) -> None:
         self._chunks, self._coming = world.chunks, [text("late"), None]

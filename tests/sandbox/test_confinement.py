@@ -15,11 +15,11 @@ POORER = """
 import asyncio, os
 from pathlib import Path
 from gateway.sandbox import seccomp
-from gateway.sandbox.confinement import strongest
+from gateway.sandbox.confinement import find_strongest
 from tests.sandbox.machine import order
 os.environ["PATH"] = "/nowhere"
 seccomp.install([{missing}])
-choice = asyncio.run(strongest({sandbox!r}, order(Path({folder!r}), level="none", read_only={read_only})))
+choice = asyncio.run(find_strongest({sandbox!r}, order(Path({folder!r}), level="none", read_only={read_only})))
 print(choice.level, "|", choice.reason)
 """
 NO_NAMESPACES = "seccomp.RefusedSyscall('unshare', 272, 97)"
@@ -98,7 +98,7 @@ import asyncio, os
 from pathlib import Path
 from gateway.sandbox import namespaces
 from gateway.sandbox.kernel import mount
-from gateway.sandbox.confinement import strongest
+from gateway.sandbox.confinement import find_strongest
 from tests.sandbox.machine import order
 folder = {folder!r}
 namespaces.enter_namespaces(mounts_only=True)
@@ -107,7 +107,7 @@ mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
 for fifo in (False, True):
     if fifo:
         os.mkfifo(folder + "/sub/fifo")
-    choice = asyncio.run(strongest("auto", order(Path(folder), level="none", read_only=True)))
+    choice = asyncio.run(find_strongest("auto", order(Path(folder), level="none", read_only=True)))
     print(choice.level, "landlock" in choice.reason, "fifo' is a FIFO" in choice.reason)
 """
 

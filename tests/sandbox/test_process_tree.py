@@ -8,10 +8,10 @@ from tests.sandbox.machine import in_child
 REAPER = """
 import os, subprocess, time
 from gateway.sandbox import process_tree as family
-from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
-prctl(PR_SET_CHILD_SUBREAPER, 1)
+from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, call_prctl
+call_prctl(PR_SET_CHILD_SUBREAPER, 1)
 def wait_for(count):
-    while len(family.members()) != count:
+    while len(family.list_members()) != count:
         time.sleep(0.005)
 def command(member):
     try:
@@ -19,7 +19,7 @@ def command(member):
     except OSError:
         return "gone"
 def wait_for_commands(*names):
-    while sorted(map(command, family.members())) != sorted(names):
+    while sorted(map(command, family.list_members())) != sorted(names):
         time.sleep(0.005)
 """
 
@@ -29,9 +29,9 @@ def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
     code = REAPER + (
         "done = subprocess.run(['/bin/sh', '-c', 'setsid sleep 60 & (sleep 60 &) & exit 3'])\n"
         "wait_for_commands('sleep', 'sleep')\n"  # and no shell on its way to them
-        "print(done.returncode, sorted(m.depth for m in family.members()))\n"
-        "family.end(grace_s=0)\n"
-        "print(family.members())\n"
+        "print(done.returncode, sorted(m.depth for m in family.list_members()))\n"
+        "family.end_descendants(grace_s=0)\n"
+        "print(family.list_members())\n"
     )
     assert in_child(code).splitlines() == ["3 [1, 1]", "[]"]
 
@@ -45,8 +45,8 @@ def test_process_with_an_ended_main_thread_is_found_and_killed() -> None:
         f"process = subprocess.Popen([sys.executable, '-c', {leaderless!r}])\n"
         "while ') Z ' not in open(f'/proc/{process.pid}/stat').read():\n"
         "    time.sleep(0.005)\n"
-        "print([(m.pid == process.pid, m.tasks) for m in family.members()])\n"
-        "print(family.end(grace_s=0) == {process.pid: 137}, family.members())\n"
+        "print([(m.pid == process.pid, m.tasks) for m in family.list_members()])\n"
+        "print(family.end_descendants(grace_s=0) == {process.pid: 137}, family.list_members())\n"
         "print(os.path.exists(f'/proc/{process.pid}'))\n"
     )
     assert in_child(code).splitlines() == ["[(True, 2)]", "True []", "False"]
@@ -58,9 +58,9 @@ def test_unreaped_zombie_is_listed_only_on_request() -> None:
         "process = subprocess.Popen(['/bin/true'])\n"
         "while ') Z ' not in open(f'/proc/{process.pid}/stat').read():\n"
         "    time.sleep(0.005)\n"
-        "print(family.members(), [(m.pid == process.pid, m.tasks) for m in family.members(ended=True)])\n"
+        "print(family.list_members(), [(m.pid == process.pid, m.tasks) for m in family.list_members(ended=True)])\n"
         "process.wait()\n"
-        "print(family.members(ended=True))\n"
+        "print(family.list_members(ended=True))\n"
     )
     assert in_child(code).splitlines() == ["[] [(True, 1)]", "[]"]
 
@@ -71,8 +71,8 @@ def test_process_tree_end_sends_sigterm_before_sigkill() -> None:
         "polite = subprocess.Popen(['/bin/sh', '-c', 'trap \"exit 7\" TERM; sleep 60 & wait'])\n"
         "deaf = subprocess.Popen(['/bin/sh', '-c', 'trap \"\" TERM; while :; do sleep 60; done'])\n"
         "wait_for(4)\n"  # each shell has a child, so it has set its trap
-        "codes = family.end(grace_s=0.3)\n"
-        "print(codes[polite.pid], codes[deaf.pid], family.members())\n"
+        "codes = family.end_descendants(grace_s=0.3)\n"
+        "print(codes[polite.pid], codes[deaf.pid], family.list_members())\n"
     )
     assert in_child(code).endswith("7 137 []")
 

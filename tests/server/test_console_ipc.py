@@ -16,7 +16,7 @@ from gateway.server.console_ipc import LOCK, PREFIX, SocketFolder, remove_left_f
 KILLED = """
 import os, signal, socket
 from gateway.server.console_ipc import SocketFolder
-socket.socket(socket.AF_UNIX).bind(SocketFolder.create().socket(0))
+socket.socket(socket.AF_UNIX).bind(SocketFolder.create().build_socket_path(0))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

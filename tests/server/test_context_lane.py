@@ -13,6 +13,7 @@ from gateway.config import ConfigError, Settings
 from gateway.contracts.caller import LOCAL, Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.journal import StoredRun
+from gateway.mcp.placement import ServerPlaces
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.idempotency_key import RequestKey
@@ -29,6 +30,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.tools.active_config import ActiveEquipment, Equipment
 from gateway.tools.results import READ_RESULT, Results
+from gateway.upstream.replicas.replicas import Replicas
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
@@ -42,6 +44,8 @@ def nothing_built() -> None:
 async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> LaneServices:
     settings = Settings.model_validate(content, context={"folder": folder})
     store = store or SqliteStore(":memory:")
+    leases = Leases(store, clock=CLOCK, resume=_unexpected)
+    replicas = Replicas(store, owner=leases.owner, clock=CLOCK)
     return await build_context_lane(
         settings,
         groups=build_groups(settings.upstreams, metrics=Metrics(), clock=ManualClock()),
@@ -50,7 +54,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             store=store,
             runs=LiveRuns(clock=CLOCK),
             feed=EventFeed(store),
-            leases=Leases(store, clock=CLOCK, resume=_unexpected),
+            leases=leases,
             counters=ContextCounters(),
             clock=CLOCK,
             mcp_servers=make_servers(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
@@ -67,6 +71,8 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
                     callers=tuple,
                 )
             ),
+            replicas=replicas,
+            places=ServerPlaces(replicas),
         ),
     )
 

@@ -84,7 +84,7 @@ def test_a_histogram_counts_up_to_and_including_each_bound() -> None:
     for observed in (0.0, 0.5, 1.0, 1.1, 2.5, 2.6, 1e9):
         histogram.observe(observed)
     assert histogram.has_samples
-    assert histogram.values() == [3, 2, 2, pytest.approx(1e9 + 7.7)]
+    assert histogram.read_values() == [3, 2, 2, pytest.approx(1e9 + 7.7)]
 
 
 def test_a_histogram_agrees_with_counting_by_hand() -> None:

@@ -163,6 +163,16 @@ class MessagesSettings(Section):
     )
 
 
+class ResponsesSettings(Section):
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = Field(
+        default=None,
+        description=(
+            "Summary of its reasoning that a model writes for people, where the client states none; null: none. OpenAI "
+            "requires a verified organization for some models."
+        ),
+    )
+
+
 class UpstreamSettings(Section):
     name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
     base_url: BaseUrl | None = Field(
@@ -193,12 +203,16 @@ class UpstreamSettings(Section):
     )
     api: ApiName = Field(
         default="chat",
-        description="API by which the context lane asks its models: `chat` (chat completions), or `messages` "
-        "(Anthropic's Messages), to whose `base_url` the gateway adds `/v1` if it does not end with a version. "
-        "Passthrough changes nothing. `gateway check-config --probe` finds out what an upstream speaks.",
+        description="API by which the context lane asks its models: `chat` (chat completions), `responses` (OpenAI's "
+        "Responses), or `messages` (Anthropic's Messages), to whose `base_url` the gateway adds `/v1` if it does "
+        "not end with a version. Passthrough changes nothing. `gateway check-config --probe` finds out "
+        "what an upstream speaks.",
     )
     messages: MessagesSettings = Field(
         default_factory=MessagesSettings, description="Requests to an upstream with `api: messages`."
+    )
+    responses: ResponsesSettings = Field(
+        default_factory=ResponsesSettings, description="Requests to an upstream with `api: responses`."
     )
     quirks: tuple[QuirkName, ...] = Field(
         default=(),

@@ -143,6 +143,9 @@ PASSED: Final = (
     "service_tier",
 )
 
+#: Fields that chat completions lack, and models that speak Responses understand.
+_OWN: Final = ("truncation", "prompt_cache_retention", "prompt_cache_options")
+
 
 def check_fields(fields: Json) -> None:
     """Check the fields of a request for a response. Raises GatewayError."""
@@ -242,7 +245,8 @@ def convert_for_models(fields: Json) -> Json:
     """Return checked fields as chat completions have them: only fields that the client sent.
 
     `max_output_tokens` becomes `max_tokens`, which Ollama, vLLM, llama.cpp and OpenAI's older models understand. Ollama
-    ignores `max_completion_tokens`, so that its answer would have no limit.
+    ignores `max_completion_tokens`, so that its answer would have no limit. What chat completions lack is in
+    `responses_api`, which only models that speak Responses get.
     """
     passed = {name: fields[name] for name in ("model", *PASSED) if fields.get(name) is not None}
     config, reasoning = fields.get("text") or {}, fields.get("reasoning") or {}
@@ -251,8 +255,16 @@ def convert_for_models(fields: Json) -> Json:
         "reasoning_effort": reasoning.get("effort"),
         "verbosity": config.get("verbosity"),
         "response_format": _convert_format(config.get("format")),
+        "responses_api": _select_own(fields, reasoning) or None,
     }
     return passed | {name: value for name, value in renamed.items() if value is not None}
+
+
+def _select_own(fields: Json, reasoning: Json) -> Json:
+    """Return the fields that chat completions lack."""
+    own = {name: fields[name] for name in _OWN if fields.get(name) is not None}
+    further = {name: value for name, value in reasoning.items() if name != "effort" and value is not None}
+    return own | ({"reasoning": further} if further else {})
 
 
 def _convert_format(shape: Json | None) -> Json | None:

@@ -58,6 +58,13 @@ def restore_tool_names(emit: Emit, body: Json) -> Emit:
     return restore
 
 
+def restore_plain_names(emit: Emit, body: Json) -> Emit:
+    """Return an emitter for a model whose tools have plain names in any case: the same if they are their own."""
+    names = (one.get("name") for one in get_functions(body))
+    is_plain = all(isinstance(name, str) and build_plain_name(name) == name for name in names)
+    return emit if is_plain else restore_tool_names(emit, body)
+
+
 def get_functions(body: Json) -> list[Json]:
     """Return the functions among the tools of a request."""
     tools = body.get("tools") or ()

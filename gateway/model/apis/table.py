@@ -8,9 +8,12 @@ from gateway.contracts.model_apis import ApiName
 from gateway.model.apis.chat.api import CHAT
 from gateway.model.apis.messages.api import MESSAGES
 from gateway.model.apis.model_api import ModelApi
+from gateway.model.apis.responses.api import RESPONSES
 from gateway.upstream.endpoint import Endpoint
 
-_APIS: Final[Mapping[ApiName, ModelApi]] = MappingProxyType({"chat": CHAT, "messages": MESSAGES})
+_APIS: Final[Mapping[ApiName, ModelApi]] = MappingProxyType(
+    {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+)
 
 
 def get_model_api(endpoint: Endpoint) -> ModelApi:

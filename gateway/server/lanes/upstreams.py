@@ -137,6 +137,7 @@ def _build_model_access(upstream: UpstreamSettings) -> ModelAccess:
         thinking=upstream.messages.thinking,
         prompt_caching=upstream.messages.prompt_caching,
         betas=upstream.messages.betas,
+        reasoning_summary=upstream.responses.reasoning_summary,
     )
 
 

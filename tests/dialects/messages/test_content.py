@@ -56,7 +56,11 @@ def test_each_signed_thought_is_a_block() -> None:
 
 def test_thought_without_a_signature_says_so() -> None:
     """By either name, once."""
-    told = [chunks.build_delta({"reasoning": "A", "reasoning_content": "A"}), chunks.build_delta({"reasoning": "B"}), "x"]
+    told = [
+        chunks.build_delta({"reasoning": "A", "reasoning_content": "A"}),
+        chunks.build_delta({"reasoning": "B"}),
+        "x",
+    ]
     assert blocks_of(*told)[0] == {"type": "thinking", "thinking": "AB", "signature": "unsigned"}
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.contracts.storage.store import Json
 from gateway.dialects.responses.fields import INCLUDABLE
 
 from .requests import asked, refusal, request
@@ -154,7 +155,8 @@ def test_shared_fields_are_forwarded_to_the_model() -> None:
     body = asked(
         **same, max_output_tokens=99, reasoning={"effort": "low", "summary": "auto"}, text={"verbosity": "high"}
     ).body
-    renamed = {"max_tokens": 99, "reasoning_effort": "low", "verbosity": "high"}
+    renamed: Json = {"max_tokens": 99, "reasoning_effort": "low", "verbosity": "high"}
+    renamed["responses_api"] = {"reasoning": {"summary": "auto"}}
     assert {name: value for name, value in body.items() if name not in ("model", "messages")} == same | renamed
 
 
@@ -163,12 +165,9 @@ def test_openai_only_fields_are_accepted_and_not_forwarded() -> None:
     accepted = {
         "metadata": {"a": "b", "c": ""},
         "include": [name for name in INCLUDABLE if "logprobs" not in name],
-        "truncation": "auto",
         "top_logprobs": 0,
         "store": False,
         "stream_options": {"include_obfuscation": False},
-        "prompt_cache_retention": "24h",
-        "prompt_cache_options": {"mode": "implicit", "ttl": "30m"},
         "background_options": {"completion_window": "2h"},
         "image": {"context_compression": "auto"},
         "access_programs": {"cyber": "standard"},
@@ -178,6 +177,17 @@ def test_openai_only_fields_are_accepted_and_not_forwarded() -> None:
     }
     assert asked(**accepted).body == asked().body
     assert request(**accepted).fields == {"model": "m", **accepted}
+
+
+def test_what_chats_lack_is_kept_for_models_that_speak_responses() -> None:
+    own = {
+        "truncation": "auto",
+        "prompt_cache_retention": "24h",
+        "prompt_cache_options": {"mode": "implicit", "ttl": "30m"},
+        "reasoning": {"effort": None, "summary": "auto", "context": "all_turns"},
+    }
+    reasoning = {"summary": "auto", "context": "all_turns"}
+    assert asked(**own).body["responses_api"] == {**own, "reasoning": reasoning}
 
 
 def test_text_formats_convert_to_response_format() -> None:

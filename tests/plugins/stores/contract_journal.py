@@ -299,7 +299,7 @@ async def test_idempotency_key_may_be_longer_than_an_entry_of_an_index(store: St
     keys = [random.Random(1).randbytes(4000).hex() + end for end in ("a", "b")]
     for number, key in enumerate(keys):
         await store.write(new(run(f"r{number}", idempotency_key=key)))
-    assert [[r.id for r in await store.runs_with_key(key, tenant="acme", caller="ann")] for key in keys] == [
+    assert [[r.id for r in await store.list_runs_with_key(key, tenant="acme", caller="ann")] for key in keys] == [
         ["r0"],
         ["r1"],
     ]

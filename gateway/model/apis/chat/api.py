@@ -7,43 +7,32 @@ from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks, adapt_request, find_quirk
 from gateway.model.adaptation.tool_names import restore_tool_names
 from gateway.model.apis.chat import answer
-from gateway.model.apis.chat.messages_fields import MESSAGES_API, remove_messages_fields
+from gateway.model.apis.chat.foreign_fields import drop_foreign_fields, list_foreign_fields
 from gateway.model.apis.model_api import ModelApi
+from gateway.model.apis.openai_form import OpenAiForm
 from gateway.model.upstream_client import Target
 from gateway.upstream.call import UpstreamCall
-from gateway.upstream.endpoint import Endpoint, ModelAccess
+from gateway.upstream.endpoint import ModelAccess
 
 
-class ChatApi:
+class ChatApi(OpenAiForm):
     """See `ModelApi`."""
 
     path = b"/chat/completions"
     answers = "a stream of chat completion chunks (text/event-stream)"
-    models_path = b"/models"
 
     def build_body(self, body: Json, quirks: Quirks, access: ModelAccess) -> Json:
         """Return the body: a stream with usage, without what the model's quirks name."""
         del access
-        return adapt_request(remove_messages_fields(body), quirks)
+        return adapt_request(drop_foreign_fields(body), quirks)
 
     def find_quirk(self, quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Quirks | None:
         """Return the quirks to try after this error answer, or None."""
-        return find_quirk(quirks, remove_messages_fields(body), status=status, refusal=refusal)
+        return find_quirk(quirks, drop_foreign_fields(body), status=status, refusal=refusal)
 
     def list_lost(self, body: Json) -> list[str]:
-        """Return the fields of Messages: quirks are listed by themselves."""
-        own = body.get(MESSAGES_API)
-        return sorted(f"{MESSAGES_API}.{name}" for name in own) if isinstance(own, dict) else []
-
-    def build_lines(self, lines: bytes, access: ModelAccess) -> bytes:
-        """Return the client's lines."""
-        del access
-        return lines
-
-    def select_credential(self, clients: bytes, endpoint: Endpoint, *, header: bytes, lines: bytes) -> bytes:
-        """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
-        del lines
-        return clients if endpoint.api_key is None else endpoint.build_credential_line(header)
+        """Return the fields of other APIs: quirks are listed by themselves."""
+        return list_foreign_fields(body)
 
     def wrap_emit(self, emit: Emit, body: Json, quirks: Quirks) -> Emit:
         """Return an emitter that gives tools their own names again, if the model got others."""
@@ -56,10 +45,6 @@ class ChatApi:
     async def emit_whole(self, call: UpstreamCall, target: Target, emit: Emit) -> None:
         """Emit a chat completion as a chunk. Raises GatewayError if it is something else."""
         await answer.emit_whole(call, target, emit)
-
-    def convert_models(self, content: bytes) -> bytes:
-        """Return the list as it is."""
-        return content
 
 
 CHAT: Final[ModelApi] = ChatApi()

@@ -9,6 +9,7 @@ from gateway.contracts.exchange import Chunk, Emit, Pause
 from gateway.contracts.storage.store import Json
 from gateway.http.sse import EventReader
 from gateway.model.apis.answer_reading import END_S, parse_object, parse_value, read_stream, read_whole
+from gateway.model.apis.joined_chunks import join_chunks
 from gateway.model.apis.messages.blocks import AnswerBlocks
 from gateway.model.apis.messages.ending import build_ending, build_usage
 from gateway.model.fast_text_deltas import MESSAGES_TEXT, TextEvents
@@ -141,34 +142,7 @@ def convert_message(message: Json, target: Target) -> Json | None:
     events.append(
         {"type": "message_delta", "delta": {**message, "stop_reason": message.get("stop_reason") or "end_turn"}}
     )
-    return _join_chunks([chunk for event in events if (chunk := answer.read(event)) is not None])
-
-
-def _join_chunks(chunks: list[Chunk]) -> Json:
-    """Return the chunks of an answer as one."""
-    joined: Json = {}
-    delta: Json = {}
-    for chunk in chunks:
-        if isinstance(chunk, str):
-            delta["content"] = delta.get("content", "") + chunk
-            continue
-        joined |= chunk
-        for name, value in chunk["choices"][0]["delta"].items():
-            known = delta.get(name)
-            if name == "tool_calls":
-                delta[name] = _join_calls(known or [], value[0])
-            else:
-                delta[name] = known + value if known is not None and isinstance(value, str | list) else value
-    return {**joined, "choices": [{**joined["choices"][0], "delta": delta}]}
-
-
-def _join_calls(calls: list[Json], piece: Json) -> list[Json]:
-    """Return the calls with a further one, or with the arguments of the last one."""
-    if not calls or calls[-1]["index"] != piece["index"]:
-        return [*calls, piece]
-    last = calls[-1]
-    arguments = last["function"]["arguments"] + piece["function"]["arguments"]
-    return [*calls[:-1], {**last, "function": {**last["function"], "arguments": arguments}}]
+    return join_chunks([chunk for event in events if (chunk := answer.read(event)) is not None])
 
 
 def _parse_text(data: bytes) -> str | None:

@@ -10,7 +10,7 @@ from gateway.contracts.model_apis import KEY_HEADERS
 from gateway.contracts.quirks import NO_SAMPLING, NO_SYSTEM_ROLE, OTHER_THINKING
 from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks
-from gateway.model.adaptation.tool_names import build_plain_name, get_functions, restore_tool_names
+from gateway.model.adaptation.tool_names import restore_plain_names
 from gateway.model.apis.messages import answer
 from gateway.model.apis.messages.header_lines import build_header_lines, speaks_messages
 from gateway.model.apis.messages.listing import convert_models
@@ -89,9 +89,7 @@ class MessagesApi:
     def wrap_emit(self, emit: Emit, body: Json, quirks: Quirks) -> Emit:
         """Return an emitter that gives tools their own names again, if the model got others."""
         del quirks
-        names = (one.get("name") for one in get_functions(body))
-        is_plain = all(isinstance(name, str) and build_plain_name(name) == name for name in names)
-        return emit if is_plain else restore_tool_names(emit, body)
+        return restore_plain_names(emit, body)
 
     async def emit_stream(self, call: UpstreamCall, target: Target, emit: Emit) -> None:
         """Emit the chunks of a stream. Raises GatewayError if it breaks off."""

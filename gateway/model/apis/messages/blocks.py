@@ -11,7 +11,7 @@ import orjson
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json
-from gateway.model.apis.messages.thoughts import ENCRYPTED, PROVIDER_TOOL, TEXT, build_entry
+from gateway.model.apis.messages.thoughts import ENCRYPTED, FORMAT, PROVIDER_TOOL, TEXT, build_entry
 
 #: Blocks of the answer's own, and not of a tool that the provider has run.
 _OWN: Final = frozenset(("text", "thinking", "redacted_thinking", "tool_use"))
@@ -103,7 +103,7 @@ class AnswerBlocks:
         if self._open.get("type") != "thinking" or not isinstance(text, str) or not text:
             return None
         entry, self._entry = self._entry, None
-        entry = {"type": TEXT, "index": self._open["index"]} if entry is None else entry
+        entry = {"type": TEXT, "format": FORMAT, "index": self._open["index"]} if entry is None else entry
         shown: Json = {"reasoning_content": text} if field == "text" else {}
         return _build_delta({**shown, "reasoning_details": [{**entry, field: text}]})
 

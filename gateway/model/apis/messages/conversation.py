@@ -19,6 +19,7 @@ from gateway.dialects.message_identity import get_content_text
 from gateway.model.adaptation.tool_names import build_plain_name
 from gateway.model.apis.messages.parts import build_blocks, build_text
 from gateway.model.apis.messages.thoughts import extract_blocks
+from gateway.model.apis.placed_blocks import list_claimed_thoughts, order_blocks
 
 _ID: Final = re.compile(r"[0-9A-Za-z_-]+")
 _NOT_IN_ID: Final = re.compile(r"[^0-9A-Za-z_-]")
@@ -34,7 +35,7 @@ def build_conversation(messages: Sequence[Json], *, system_turns: bool = True) -
     while end < len(messages) and messages[end].get("role") in SYSTEM_ROLES:
         end += 1
     system = [block for message in messages[:end] for block in build_blocks(message.get("content"))]
-    writer = _TurnWriter(system_turns=system_turns)
+    writer = _TurnWriter(list_claimed_thoughts(messages), system_turns=system_turns)
     for message in messages[end:]:
         writer.add(message)
     turns = writer.finish()
@@ -48,7 +49,8 @@ def build_conversation(messages: Sequence[Json], *, system_turns: bool = True) -
 class _TurnWriter:
     """The turns of a conversation, as its messages come. `_open` maps the ids of calls without a result to theirs."""
 
-    def __init__(self, *, system_turns: bool) -> None:
+    def __init__(self, claimed: frozenset[str], *, system_turns: bool) -> None:
+        self._claimed = claimed
         self._system_turns = system_turns
         self._turns: list[Json] = []
         self._open: dict[str, str] = {}
@@ -139,16 +141,9 @@ class _TurnWriter:
     def _build_answer(self, message: Json) -> list[Json]:
         """Return the blocks of an answer: thoughts, texts and calls in the order in which the model wrote them."""
         texts, calls = build_blocks(message.get("content")), self._build_calls(message)
-        placed = extract_blocks(message.get("reasoning_details"), self._signatures)
-        if not placed:
-            return texts + calls
-        blocks: list[Json] = []
-        cutter, call_at = _TextCutter(texts), 0
-        for one in placed:
-            blocks += cutter.take(None if one.after_calls else one.after_text)  # its text comes before its calls
-            blocks += [*calls[call_at : max(call_at, one.after_calls)], one.block]
-            call_at = max(call_at, one.after_calls)
-        return [*blocks, *cutter.take(None), *calls[call_at:]]
+        claimed = frozenset[str]() if calls else self._claimed
+        placed = extract_blocks(message.get("reasoning_details"), self._signatures, claimed)
+        return order_blocks(texts, calls, placed)
 
     def _build_calls(self, message: Json) -> list[Json]:
         calls = message.get("tool_calls")
@@ -184,33 +179,6 @@ def _build_input(arguments: object) -> object:
     except orjson.JSONDecodeError:
         return {"arguments": text.encode(errors="replace").decode()}
     return orjson.Fragment(text) if isinstance(parsed, dict) else {"arguments": parsed}
-
-
-class _TextCutter:
-    """The texts of an answer, cut where its thoughts stood."""
-
-    def __init__(self, blocks: Sequence[Json]) -> None:
-        self._blocks = blocks
-        self._place = self._offset = 0  # the block that comes next, and what of it is taken
-        self._at = 0  # so many characters are taken
-
-    def take(self, end: int | None) -> list[Json]:
-        """Return the blocks up to so many characters of the answer; None: all that are left."""
-        taken: list[Json] = []
-        while self._place < len(self._blocks) and (end is None or self._at < end):
-            block = self._blocks[self._place]
-            if block["type"] != "text":
-                taken.append(block)
-                self._place += 1
-                continue
-            text = block["text"]
-            cut = len(text) if end is None else min(self._offset + end - self._at, len(text))
-            piece = text[self._offset : cut]
-            self._at += len(piece)
-            self._place, self._offset = (self._place + 1, 0) if cut == len(text) else (self._place, cut)
-            if piece.strip():
-                taken.append({**block, "text": piece})
-        return taken
 
 
 def _wrap_instructions(blocks: list[Json]) -> list[Json]:

@@ -5,10 +5,11 @@ its place among the blocks of that answer (`index`), and how much of the answer'
 before it, if any (`after_text`, `after_calls`). Blocks of tools that the provider has run go the same way.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from typing import Final
 
 from gateway.contracts.storage.store import Json
+from gateway.model.apis.placed_blocks import PlacedBlock, build_place, place_block, read_count
 
 #: What OpenRouter calls this form of thoughts. Others' are not sent: a signature is worth nothing elsewhere.
 FORMAT: Final = "anthropic-claude-v1"
@@ -18,30 +19,17 @@ ENCRYPTED: Final = "reasoning.encrypted"
 PROVIDER_TOOL: Final = "reasoning.provider_tool"
 
 
-class PlacedBlock(NamedTuple):
-    """A block of an answer that is neither text nor a call: so much text and so many calls come before it."""
-
-    block: Json
-    after_text: int
-    after_calls: int
-
-
 def build_entry(kind: str, fields: Mapping[str, object], *, index: int, answer_id: str, place: tuple[int, int]) -> Json:
     """Return the first piece of an entry. `place` is the text and the calls in front of it."""
-    entry = {"type": kind, **fields, "format": FORMAT, "index": index, "id": answer_id}
-    if place[0]:
-        entry["after_text"] = place[0]
-    if place[1]:
-        entry["after_calls"] = place[1]
-    return entry
+    return {"type": kind, **fields, "format": FORMAT, "index": index, "id": answer_id, **build_place(*place)}
 
 
-def extract_blocks(details: object, known: set[str]) -> Sequence[PlacedBlock]:
+def extract_blocks(details: object, known: set[str], claimed: Set[str] = frozenset()) -> Sequence[PlacedBlock]:
     """Return the thoughts of a message as blocks, in their order.
 
     `known` are the signatures of earlier messages: a client's message may have the thoughts of all rounds behind it,
     and those of hidden rounds stand in their places already. Of the thoughts of several answers, those of the last one
-    belong to the message.
+    belong to the message. `claimed` are those that belong to another one.
     """
     entries = [one for one in details if _is_own(one)] if isinstance(details, list) else []
     if not entries:
@@ -54,11 +42,10 @@ def extract_blocks(details: object, known: set[str]) -> Sequence[PlacedBlock]:
             continue
         proof = block.get("signature") or block.get("data")
         if isinstance(proof, str):
-            if proof in known:
+            if proof in known or proof in claimed:
                 continue
             known.add(proof)
-        place = _read_count(entry.get("after_text")), _read_count(entry.get("after_calls"))
-        found.append((_read_count(entry.get("index")), PlacedBlock(block, *place)))
+        found.append((read_count(entry.get("index")), place_block(block, entry)))
     found.sort(key=lambda one: one[0])
     return [placed for _, placed in found]
 
@@ -77,7 +64,3 @@ def _build_block(entry: Json) -> Json | None:
         return {"type": "redacted_thinking", "data": data}
     block = entry.get("block")
     return {**block} if kind == PROVIDER_TOOL and isinstance(block, dict) else None
-
-
-def _read_count(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0

@@ -18,7 +18,8 @@ def test_chat_body_is_the_clients_with_a_stream() -> None:
 
 def test_fields_of_messages_are_left_out_and_listed() -> None:
     body = {**BODY, "messages_api": {"top_k": 5, "container": "c"}}
-    assert CHAT.build_body(body, frozenset(), ModelAccess()) == adapt_request(BODY, frozenset())
+    plain = {**BODY, "messages": [{"role": "user", "content": "Hi"}]}
+    assert CHAT.build_body(body, frozenset(), ModelAccess()) == adapt_request(plain, frozenset())
     assert CHAT.list_lost(body) == ["messages_api.container", "messages_api.top_k"]
 
 

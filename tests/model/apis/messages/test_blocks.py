@@ -33,16 +33,17 @@ def test_thought_comes_to_be_shown_and_to_be_sent_back() -> None:
     one = blocks()
     assert one.begin({"type": "thinking", "thinking": "", "signature": ""}, 0) is None
     first = {"type": "reasoning.text", "text": "Hm", "index": 0, **FORMAT}
+    piece = {"type": "reasoning.text", "format": FORMAT["format"], "index": 0}
     assert delta(one.add({"type": "thinking_delta", "thinking": "Hm"})) == {
         "reasoning_content": "Hm",
         "reasoning_details": [first],
     }
     assert delta(one.add({"type": "thinking_delta", "thinking": "."})) == {
         "reasoning_content": ".",
-        "reasoning_details": [{"type": "reasoning.text", "text": ".", "index": 0}],
+        "reasoning_details": [{**piece, "text": "."}],
     }
     assert delta(one.add({"type": "signature_delta", "signature": "c2ln"})) == {
-        "reasoning_details": [{"type": "reasoning.text", "signature": "c2ln", "index": 0}]
+        "reasoning_details": [{**piece, "signature": "c2ln"}]
     }
     assert one.end() is None
 

@@ -144,6 +144,16 @@ def test_functions_of_the_api_before_tools_are_calls() -> None:
     assert found[2]["content"] == [{"type": "tool_result", "tool_use_id": "call_0", "content": "found"}]
 
 
+def test_thought_of_a_call_stays_with_it_though_a_question_has_it_first() -> None:
+    details = [build_entry(TEXT, {"text": "Hm.", "signature": "s1"}, index=0, answer_id="m", place=(0, 0))]
+    question: Json = {"role": "assistant", "content": "May I?", "reasoning_details": details}
+    answer: Json = {"role": "assistant", "content": None, "reasoning_details": details, "tool_calls": [call("a")]}
+    _, found = build_conversation([ASKS, question, ASKS, answer, result("a")])
+    assert [[block["type"] for block in turn["content"]] for turn in found] == [
+        *(["text"], ["text"], ["text"], ["thinking", "tool_use"], ["tool_result"]),
+    ]
+
+
 def test_thoughts_stand_in_their_places_and_their_text_twin_is_not_sent() -> None:
     details = [
         build_entry(TEXT, {"text": "Hm.", "signature": "s1"}, index=0, answer_id="m", place=(0, 0)),

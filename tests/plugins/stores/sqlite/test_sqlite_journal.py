@@ -53,7 +53,7 @@ async def main():
     await store.open()
     print("ready", flush=True)
     sys.stdin.readline()
-    answers = await asyncio.gather(*(store.rule(write(by=owner)) for _ in range(100)))
+    answers = await asyncio.gather(*(store.decide_approval(write(by=owner)) for _ in range(100)))
     runs = []
     while found := await store.claim(owner=owner, now_s=200, until_s=230, states=["running"], run_id=None, limit=1):
         runs += [run.id for run in found]
@@ -114,17 +114,17 @@ async def main():
             failed.add(f"full_{i}")
     assert failed
     try:
-        await store.rule(write(comment="x" * 500_000))
+        await store.decide_approval(write(comment="x" * 500_000))
         raise AssertionError("there was room")
     except StoreError:
-        assert (await store.approval("ap_1", tenant="acme")).state == "pending"
+        assert (await store.get_approval("ap_1", tenant="acme")).state == "pending"
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert (await store.rule(write(comment="x" * 500_000)))[0] == "decided"
+    assert (await store.decide_approval(write(comment="x" * 500_000)))[0] == "decided"
     await store.write(new(run("after"), audit=(audit_line(),)))
-    assert {r.id for r in (await store.runs(tenant="acme", limit=99)).runs} == {*kept, "run_1", "after"}
-    assert {e.run_id for e in await store.events(after=0, limit=99)} == kept
+    assert {r.id for r in (await store.list_runs(tenant="acme", limit=99)).runs} == {*kept, "run_1", "after"}
+    assert {e.run_id for e in await store.list_events(after=0, limit=99)} == kept
     for run_id in failed:
-        assert await store.steps(run_id, tenant="acme") == []
+        assert await store.list_steps(run_id, tenant="acme") == []
     rows = await store.audit(after=0, limit=99)
     assert len(rows) == len(kept) + 1
     assert verify((row.seq, dataclasses.asdict(row.line), row.hash) for row in rows) is None
@@ -149,7 +149,7 @@ async def decide(store, worker):
     for n in range(100_000):
         own = f"r{worker}_{n}"
         await store.write(replace(parked(own, approval_id=own), events=(event(run_id=own),), audit=(audit_line(),)))
-        await store.rule(write(own, audit=(audit_line("decision"),)))
+        await store.decide_approval(write(own, audit=(audit_line("decision"),)))
         os.write(1, f"{own}\\n".encode())
         await asyncio.sleep(0.005)  # so that the copies fall between and into writes
 async def main():

@@ -1,0 +1,1 @@
+"""OpenAI's Responses: chat completion requests as items, and the events of responses as chunks."""
