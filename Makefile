@@ -12,6 +12,7 @@ DIST   ?= dist
 BILLS  ?= base mcp
 ENVIRONMENTS ?= build/environments
 SERVERS := tests/mcp_servers/node/node_modules
+CLAUDE := tests/clients/claude_code/node_modules
 AXE := tests/console/node/node_modules
 NEWEST := tests/servers/postgres/node_modules
 ARGS   ?=
@@ -62,10 +63,10 @@ test-prometheus: $(VENV)/.dev ## a bad night that a real Prometheus watches, and
 test-judged: $(VENV)/.dev ## run for real what the judges call harmless, and confined what they do not, 19,000 times
 	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)
 
-test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
+test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed $(CLAUDE)/.installed ## run the README's snippets with real clients
 	$(CLIENTS_VENV)/bin/python -m pytest -n 2 --dist loadfile -m "clients and not clients_all" tests/clients $(ARGS)
 
-test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
+test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed $(CLAUDE)/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
@@ -155,6 +156,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:deploy -o requirements/deploy.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
+	npm run relock --prefix tests/clients/claude_code
 	npm run relock --prefix tests/mcp_servers/node
 	npm run relock --prefix tests/console/node
 	npm run relock --prefix tests/servers/postgres
@@ -217,6 +219,6 @@ $(NEWEST)/.installed: %/node_modules/.installed: %/package-lock.json
 	@touch $@
 
 # Not `npm ci`: programs name packages for other systems that not every registry carries. Claude Code needs its script.
-tests/clients/programs/node_modules/.installed: tests/clients/programs/package-lock.json
-	npm install --no-save --prefix tests/clients/programs --no-audit --no-fund --silent
+tests/clients/programs/node_modules/.installed $(CLAUDE)/.installed: %/node_modules/.installed: %/package-lock.json
+	npm install --no-save --prefix $* --no-audit --no-fund --silent
 	@touch $@

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -33,6 +33,12 @@ from gateway.runs.idempotency_key import RequestKey, hash_request
 from gateway.runs.live_run import LiveRun
 from gateway.runs.run_id import generate_run_id
 from gateway.workflows.invocation import build_workflow_usage, find_workflow_call
+
+_MESSAGES: Final = "/messages"
+#: Claude Code counts no retries, and repeats a stream that broke without `stream`. The id of its session stands in the
+#: body, too, so an equal body of its is the same request.
+_SESSION: Final = b"x-claude-code-session-id"
+_NOT_REPEATED: Final = frozenset(("stream",))
 
 
 class Again(Protocol):
@@ -256,9 +262,17 @@ def _build_request_key(
 ) -> RequestKey:
     key = head.find_value(b"idempotency-key")
     retries = head.find_value(b"x-stainless-retry-count") or b"0"
+    same = hash_request(
+        tenant=caller.tenant,
+        caller=caller.name,
+        path=path,
+        steering=steering,
+        content=content,
+        ignored=_NOT_REPEATED if path.endswith(_MESSAGES) else frozenset(),
+    )
     return RequestKey(
-        hash_request(tenant=caller.tenant, caller=caller.name, path=path, steering=steering, content=content),
+        same,
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
-        repeats=retries.isdigit() and int(retries) > 0,
+        repeats=(retries.isdigit() and int(retries) > 0) or head.find_value(_SESSION) is not None,
         size_bytes=len(content),
     )

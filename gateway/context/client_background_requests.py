@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.contracts.errors import GatewayError
-from gateway.dialects.chat_request import PROGRAM_TEXT
+from gateway.dialects.chat_request import PROGRAM_TEXTS
 from gateway.dialects.message_identity import get_content_text
 
 #: The header's value for a request that is a user's own, whatever its words look like.
@@ -148,8 +148,12 @@ def find_task(messages: Sequence[Mapping[str, object]]) -> str | None:
             return task
     if said[-1].get("role") != "user":
         return None
-    text, alone = _get_typed_text(said[-1].get("content")).strip(), len(said) == 1
+    content = said[-1].get("content")
+    text, alone = _get_typed_text(content).strip(), len(said) == 1
     if (task := _match_first(_OPENINGS, text)) is not None:
+        return task
+    # Claude Code writes its instruction behind words of the user's that have no answer yet.
+    if isinstance(content, list) and (task := _match_first(_OPENINGS, _get_typed_text(content[-1:]))) is not None:
         return task
     if alone and (heading := _HEADING.match(text)) is not None:
         task = _match_first(_UNDER_HEADING, text[heading.end() : heading.end() + _HEAD_CHARS])
@@ -163,7 +167,7 @@ def find_task(messages: Sequence[Mapping[str, object]]) -> str | None:
 def _get_typed_text(content: object) -> str:
     """Return the text of a user's message without parts that a program adds for its model."""
     if isinstance(content, list):
-        content = [part for part in content if not get_content_text([part]).startswith(PROGRAM_TEXT)]
+        content = [part for part in content if not get_content_text([part]).startswith(PROGRAM_TEXTS)]
     return get_content_text(content)
 
 

@@ -15,6 +15,8 @@ MAX_DELAY_S: Final = 600.0
 MAX_EVENTS: Final = 10_000
 STEP: Final = "$step"
 
+#: The reminders that a program puts in front of a person's words, where its server joins them into one text.
+_REMINDERS: Final = re.compile(r"(?>\s*<system-reminder>.*?</system-reminder>)+\s*(?=\S)", re.DOTALL)
 _STEP_STAND_IN: Final = "10000"  # a number of the same length, so that the places in the text stay the same
 
 Thinking = Literal["no", "field", "tag"]
@@ -73,8 +75,12 @@ class PromptWord:
 
 
 def read_ask(text: str) -> PromptAsk:
-    """Read the words at the beginning of `text`; the text after them is the ask's `rest`."""
-    ask, at = PromptAsk(), _find_next_start(text, 0)
+    """Read the words at the beginning of `text`; the text after them is the ask's `rest`.
+
+    Reminders of a program in front of a person's words are left out.
+    """
+    reminders = _REMINDERS.match(text)
+    ask, at = PromptAsk(), _find_next_start(text, reminders.end() if reminders else 0)
     while (step := _read_word(text, at, ask=ask)) is not None:
         ask, at = step
     return replace(ask, rest=text[at:].strip())

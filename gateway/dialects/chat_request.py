@@ -25,8 +25,15 @@ _SOURCES: Final = frozenset(
 )
 #: So much of a user's message is looked at, as `gateway.text.phrases` does: matching runs on the event loop.
 USER_TEXT_CHARS: Final = 20_000
-#: How a text begins that Claude Code adds to a user's message for its model: it is no word of the user's.
-PROGRAM_TEXT: Final = "<system-reminder>"
+#: How texts begin that Claude Code adds to a user's message for its model: they are no words of the user's.
+PROGRAM_TEXTS: Final = (
+    "<system-reminder>",
+    "<local-command-",  # what its own commands printed, such as `/compact`, and a caveat in front of them
+    "<command-name>",
+    "<command-message>",
+    "<bash-",  # a command of a shell that its user ran, and what it printed
+    "This session is being continued from a previous conversation",  # its summary
+)
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
@@ -182,7 +189,7 @@ def _join_part_texts(parts: object) -> str:
         if room <= 0:
             break
         text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-        if isinstance(text, str) and text and not text.startswith(PROGRAM_TEXT):
+        if isinstance(text, str) and text and not text.startswith(PROGRAM_TEXTS):
             texts.append(text[:room])
             room -= len(text) + 1
     return "\n".join(texts)

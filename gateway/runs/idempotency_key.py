@@ -1,7 +1,7 @@
 """Requests as a run sees them: their equality, and the client's mark that it repeats one."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,19 +50,30 @@ def begins_with_record(exchange: Exchange) -> bool:
     return exchange.origin.idempotency_key is not None
 
 
-def hash_request(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
-    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the body's content."""
+def hash_request(
+    *,
+    tenant: str,
+    caller: str,
+    path: str,
+    steering: Mapping[str, str],
+    content: bytes,
+    ignored: Container[str] = frozenset(),
+) -> str:
+    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the body's content without `ignored` fields."""
     digest = hashlib.sha256()
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
         data = part.encode(errors="surrogateescape")
         digest.update(b"%d:" % len(data) + data)
-    digest.update(_sort_keys(content))
+    digest.update(_sort_keys(content, ignored=ignored))
     return digest.hexdigest()
 
 
-def _sort_keys(content: bytes) -> bytes:
+def _sort_keys(content: bytes, *, ignored: Container[str]) -> bytes:
     """Return JSON with the keys of its objects in order: Codex writes them in another one when it repeats a request."""
     try:
-        return orjson.dumps(orjson.loads(content), option=orjson.OPT_SORT_KEYS)
+        found = orjson.loads(content)
+        if ignored and isinstance(found, dict):
+            found = {name: value for name, value in found.items() if name not in ignored}
+        return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return content  # not what orjson writes, but maybe what another parser reads

@@ -15,6 +15,7 @@ from tests.e2e.talking import CHAT, Completed, desk
 from tests.e2e.workflow_cases import ECHO, folder_of
 
 PATHS = (CHAT, RESPONSES)
+MESSAGES = "/context/v1/messages"
 WRITE = calls("file_operations", operation="write", path="new.txt", content="x", risk_level=None)
 RUNS = calls("file_operations", operation="write", path="new.txt", content="x")
 #: What Open WebUI asks for a title with.
@@ -97,6 +98,23 @@ async def test_retried_request_gets_the_answer_without_rerunning_tools(tmp_path:
         gate.set()
         again = await client.post(body_of(path, "1"), path, headers={"x-stainless-retry-count": "1"})
         assert text(path, again) == "one two"
+        assert await client.world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
+
+
+async def test_unmarked_repeat_in_a_session_gets_the_answer_without_rerunning_tools(tmp_path: Path) -> None:
+    """Claude Code marks no retry, and drops `stream` from a request whose stream broke."""
+    gate = asyncio.Event()
+    answers: Sequence[Answer] = (RUNS, says("one ", gate, "two"), says("one two"))
+    body = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "1"}]}
+    session = {"x-claude-code-session-id": "s"}
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        first = asyncio.create_task(client.post({**body, "stream": True}, MESSAGES, headers=session))
+        await client.world.model.upstream.wait_requests(2)
+        first.cancel()
+        await asyncio.wait({first})
+        gate.set()
+        again = await client.post(body, MESSAGES, headers=session)
+        assert again.json["content"] == [{"type": "text", "text": "one two"}]
         assert await client.world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
 
 

@@ -147,7 +147,7 @@ class QwenCode(_StreamsJson):
 
 
 class ClaudeCode(_StreamsJson):
-    """Claude Code speaks Messages, so `root` is that of passthrough."""
+    """Claude Code, which speaks Messages."""
 
     command = "claude --model demo --allowedTools=Bash"
     talks = "-p --verbose"

@@ -34,28 +34,32 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "openai-python `.stream()`": ("python openai .stream()", "talk openai-python .stream()"),
     "openai-python, asynchronous": ("python openai async", "talk openai-python async"),
     "openai-python, responses": ("python openai responses", "openai-python", "openai-python chained"),
-    "anthropic-python": ("python anthropic", "talk anthropic-python"),
+    "anthropic-python": ("python anthropic", "talk anthropic-python", "talk anthropic-python runner"),
     "anthropic-python, asynchronous": ("python anthropic async", "talk anthropic-python async"),
     "langchain-openai": ("python langchain-openai", "talk langchain-openai"),
     "langchain-openai, asynchronous": ("python langchain-openai async", "talk langchain-openai async"),
     "langchain-openai, responses": ("langchain",),
+    "langchain-anthropic": ("talk langchain-anthropic",),
     "langgraph": ("talk langgraph",),
     "openai-agents": ("talk openai-agents",),
     "openai-agents, responses": ("openai-agents", "openai-agents interrupted"),
     "pydantic-ai": ("python pydantic-ai", "talk pydantic-ai"),
+    "pydantic-ai, messages": ("talk pydantic-ai messages",),
     "pydantic-ai, responses": (),
     "instructor": ("instructor text", "instructor rows", "instructor lookup"),
     "llm": ("python llm", "talk llm"),
     "openai-node": ("node openai", "talk openai-node"),
     "openai-node `.stream()`": ("node openai .stream()", "talk openai-node .stream()"),
     "openai-node, responses": ("node openai responses", "openai-node"),
-    "@anthropic-ai/sdk": ("node anthropic", "talk anthropic-node"),
+    "@anthropic-ai/sdk": ("node anthropic", "talk anthropic-node", "talk anthropic-node runner"),
     "AI SDK": ("node ai-sdk", "talk ai-sdk"),
+    "AI SDK, messages": ("talk ai-sdk messages",),
     "AI SDK, responses": ("ai-sdk", "ai-sdk unstored"),
     "@openai/agents": ("agents-js", "agents-js interrupted"),
     "@langchain/openai": ("node langchain", "talk langchain-js"),
     "@langchain/openai, responses": ("langchain-js",),
     "LiteLLM": ("litellm", "talk litellm"),
+    "LiteLLM, messages": ("talk litellm messages",),
     "Codex": (),
     "Claude Code": (),
     "Cline": (),
@@ -64,15 +68,19 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "Qwen Code": (),
 }
 _ROW_OF: Final = {client: row for row, clients in ROWS.items() for client in clients}
-_NO_CONTEXT: Final = "passthrough"
+#: Models for Anthropic's API in libraries that have one for OpenAI's, too.
+_MESSAGES_OF_LIBRARIES: Final = (
+    "langchain-anthropic",
+    "pydantic-ai, messages",
+    "AI SDK, messages",
+    "LiteLLM, messages",
+)
+_CHAT: Final = "chat"
 _ITS_OWN: Final = "its own"
 _TERMINAL: Final = "terminal"
 #: Cells that no test can have, with the word of the page (explained below the table).
 NONE: Final[Mapping[str, Mapping[str, str]]] = {
-    **dict.fromkeys(
-        ("@anthropic-ai/sdk", "Claude Code"),
-        dict.fromkeys(("mixed", "approve", "reject"), _NO_CONTEXT),
-    ),
+    **dict.fromkeys(_MESSAGES_OF_LIBRARIES, dict.fromkeys(("structured output", "error", "long history"), _CHAT)),
     "instructor": dict.fromkeys(("own tool", "mixed"), _ITS_OWN),
     "aider": dict.fromkeys(("own tool", "mixed", "structured output"), _ITS_OWN),
     "Cline": {"structured output": _ITS_OWN, "long history": _TERMINAL},

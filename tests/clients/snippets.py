@@ -27,7 +27,7 @@ TIMEOUT_S: Final = 120.0
 
 #: The Pythons of those that have an environment of their own.
 _APART: Final = {"instructor": INSTRUCTOR[0][0], "litellm": LITELLM[0][0]}
-_PROGRAMS: Final = Path(__file__).with_name("programs")
+_PROGRAMS: Final = tuple(Path(__file__).with_name(name) for name in ("programs", "claude_code"))
 _NOWHERE: Final = "http://127.0.0.1:9"
 _FENCE: Final = re.compile(
     r"^<!-- test: (?P<name>[^,\n]+?)(?:, saved as (?P<file>\S+))? -->\n"
@@ -57,7 +57,7 @@ def snippets_of(page: str) -> Iterator[Snippet]:
 
 def programs() -> tuple[Path, ...]:
     """Returns the folders of the clients that are programs."""
-    return _PROGRAMS / "node_modules" / ".bin", ROOT / ".venv-clients-aider" / "bin"
+    return (*(folder / "node_modules" / ".bin" for folder in _PROGRAMS), ROOT / ".venv-clients-aider" / "bin")
 
 
 def run(snippet: Snippet, *, home: Path, address: str, env: Mapping[str, str] | None = None) -> str:

@@ -14,12 +14,16 @@ import anthropic
 import openai
 from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tests.clients.libraries import ProgramError, llm_home, pydantic_message
@@ -203,6 +207,28 @@ class AnthropicAsyncTalk(_InProcess):
             return await stream.get_final_message()
 
 
+@anthropic.beta_tool(name="get_weather")
+def _anthropic_weather(city: str, days: float) -> str:
+    """The weather in a city."""
+    return f"{SUNNY} for {days:g} days in {city}"
+
+
+class AnthropicRunnerTalk(_InProcess):
+    """The runner of tools that anthropic-python has."""
+
+    def say(self, text: str) -> str:
+        self._messages.append({"role": "user", "content": text})
+        with anthropic.Anthropic(base_url=self._root, api_key=PROVIDER_KEY, max_retries=0) as client:
+            request: Any = {"model": "demo", "max_tokens": _MAX_TOKENS, "messages": [*self._messages]}
+            runner: Any = client.beta.messages.tool_runner(tools=[_anthropic_weather], stream=self._stream, **request)
+            for each in runner:
+                message = each.get_final_message() if self._stream else each
+                self._messages.append({"role": "assistant", "content": message.content})
+                if (results := runner.generate_tool_call_response()) is not None:
+                    self._messages.append(results)
+        return "".join(block.text for block in message.content if block.type == "text")
+
+
 def _messages_request(messages: list[Any]) -> Json:
     return {"model": "demo", "max_tokens": _MAX_TOKENS, "messages": messages, "tools": [_MESSAGES_TOOL]}
 
@@ -234,18 +260,26 @@ class LangChainTalk(_InProcess):
 
     def say(self, text: str) -> str:
         chat = _chat_openai(self._options())
-        model = chat.bind_tools([_langchain_weather])
-        self._messages.append(("user", text))
         with chat.root_client:
-            while True:
-                if self._stream:
-                    message: Any = _joined([*model.stream(self._messages)])
-                else:
-                    message = model.invoke(self._messages)
-                self._messages.append(message)
-                if not message.tool_calls:
-                    return str(message.content)
-                self._messages += map(_ran, message.tool_calls)
+            return self._say(chat.bind_tools([_langchain_weather]), text)
+
+    def _say(self, model: Any, text: str) -> str:
+        self._messages.append(("user", text))
+        while True:
+            message: Any = _joined([*model.stream(self._messages)]) if self._stream else model.invoke(self._messages)
+            self._messages.append(message)
+            if not message.tool_calls:
+                return str(message.text)
+            self._messages += map(_ran, message.tool_calls)
+
+
+class LangChainAnthropicTalk(LangChainTalk):
+    """langchain-anthropic with `bind_tools`."""
+
+    def say(self, text: str) -> str:
+        options: Any = {"model": "demo", "base_url": self._root, "api_key": PROVIDER_KEY, "max_retries": 0}
+        chat = ChatAnthropic(max_tokens=_MAX_TOKENS, **options)
+        return self._say(chat.bind_tools([_langchain_weather]), text)
 
 
 class LangChainAsyncTalk(_InProcess):
@@ -339,15 +373,26 @@ class PydanticAITalk(_InProcess):
     async def _say(self, text: str) -> str:
         async with openai.AsyncOpenAI(**self._options()) as client:
             provider = OpenAICompatibleProvider("gateway", openai_client=client)
-            agent = PydanticAgent(OpenAIChatModel("demo", provider=provider), tools=[get_weather])
-            if not self._stream:
-                whole = await agent.run(text, message_history=self._messages)
-                self._messages = whole.all_messages()
-                return whole.output
-            async with agent.run_stream(text, message_history=self._messages) as result:
-                said = await result.get_output()
-            self._messages = result.all_messages()
-            return said
+            return await self._run(OpenAIChatModel("demo", provider=provider), text)
+
+    async def _run(self, model: Model, text: str) -> str:
+        agent = PydanticAgent(model, tools=[get_weather])
+        if not self._stream:
+            whole = await agent.run(text, message_history=self._messages)
+            self._messages = whole.all_messages()
+            return whole.output
+        async with agent.run_stream(text, message_history=self._messages) as result:
+            said = await result.get_output()
+        self._messages = result.all_messages()
+        return said
+
+
+class PydanticAIMessagesTalk(PydanticAITalk):
+    """The same with its model for Anthropic's API."""
+
+    async def _say(self, text: str) -> str:
+        async with anthropic.AsyncAnthropic(base_url=self._root, api_key=PROVIDER_KEY, max_retries=0) as client:
+            return await self._run(AnthropicModel("demo", provider=AnthropicProvider(anthropic_client=client)), text)
 
 
 class LlmTalk:
@@ -435,23 +480,42 @@ PYTHON: Final[Mapping[str, Callable[..., Talk]]] = {
     "llm": LlmTalk,
     "anthropic-python": AnthropicTalk,
     "anthropic-python async": AnthropicAsyncTalk,
+    "anthropic-python runner": AnthropicRunnerTalk,
+    "langchain-anthropic": LangChainAnthropicTalk,
+    "pydantic-ai messages": PydanticAIMessagesTalk,
 }
 #: By the language of the worker and the name of the client there.
 APART: Final[Mapping[str, tuple[str, str]]] = {
     "openai-node": ("node", "openai"),
     "openai-node .stream()": ("node", "openai .stream()"),
     "ai-sdk": ("node", "ai-sdk"),
+    "ai-sdk messages": ("node", "ai-sdk messages"),
     "langchain-js": ("node", "langchain"),
     "anthropic-node": ("node", "anthropic"),
+    "anthropic-node runner": ("node", "anthropic runner"),
     "litellm": ("litellm", ""),
+    "litellm messages": ("litellm", "anthropic"),
 }
-#: They speak Messages, so they have no context lane.
-OF_MESSAGES: Final = ("anthropic-python", "anthropic-python async", "anthropic-node")
-LITELLM: Final = "litellm"
+#: They speak Messages.
+ANTHROPIC: Final = (
+    "anthropic-python",
+    "anthropic-python async",
+    "anthropic-python runner",
+    "anthropic-node",
+    "anthropic-node runner",
+)
+OF_MESSAGES: Final = (
+    *ANTHROPIC,
+    "langchain-anthropic",
+    "pydantic-ai messages",
+    "ai-sdk messages",
+    "litellm messages",
+)
+#: In an environment of its own.
+LITELLM: Final = ("litellm", "litellm messages")
 #: Libraries that call the model themselves, as often as the turn needs it.
 AGENTS: Final = ("langgraph", "openai-agents")
-#: Those of the context lane.
-TALKS: Final = tuple(name for name in (*PYTHON, *APART) if name not in OF_MESSAGES)
+TALKS: Final = (*PYTHON, *APART)
 
 
 def talk(name: str, root: str, *, stream: bool, worker: Callable[[str], Worker], history: Sequence[Json] = ()) -> Talk:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.clients
 
 #: LiteLLM among them, where the larger tier is asked for.
 by_every_client = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.clients_all] if name == LITELLM else []) for name in TALKS]
+    "name", [pytest.param(name, marks=[pytest.mark.clients_all] if name in LITELLM else []) for name in TALKS]
 )
 Workers = Callable[[str], Worker]
 

@@ -20,8 +20,6 @@ from tests.clients.test_long_history import TURNS
 
 pytestmark = [pytest.mark.clients, pytest.mark.clients_all]
 
-#: They speak Messages, which has no context lane.
-OF_MESSAGES = ("Claude Code",)
 #: Its edits are text, so it has no tools.
 WITHOUT_TOOLS = ("aider",)
 
@@ -40,8 +38,7 @@ def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def program(row: str, lane: Lane, tmp_path: Path) -> Program:
-    root = lane.root.removesuffix("/context") if row in OF_MESSAGES else lane.root
-    return PROGRAMS[row](root, tmp_path)
+    return PROGRAMS[row](lane.root, tmp_path)
 
 
 @pytest.mark.cell("turn", "stream")
@@ -62,7 +59,7 @@ def test_program_runs_its_own_tool(program: Program) -> None:
 
 
 @pytest.mark.cell("mixed")
-@by_programs_but(*OF_MESSAGES, *WITHOUT_TOOLS)
+@by_programs_but(*WITHOUT_TOOLS)
 def test_program_and_gateway_tools_run_once_in_one_turn(row: str, client_id: str, tmp_path: Path) -> None:
     """Each runs once, in the turn that calls both and in the next one."""
     with MixedModel(theirs=PROGRAMS[row].shell) as model, asking(model, tmp_path, approvals={"mode": "turn"}) as lane:
@@ -74,7 +71,7 @@ def test_program_and_gateway_tools_run_once_in_one_turn(row: str, client_id: str
 
 
 @pytest.mark.cell("approval")
-@by_programs_but(*OF_MESSAGES)
+@by_every_program
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_next_message_decides_a_pending_call(program: Program, decision: str, lane: Lane, client_id: str) -> None:
     """The question is the answer of one turn, and a person copies its line into the next."""
@@ -99,7 +96,7 @@ def test_program_returns_a_structured_object(program: Program) -> None:
 @by_every_program
 def test_program_shows_the_gateway_error_for_a_wrong_key(row: str, keyed_gateway: str, tmp_path: Path) -> None:
     """With the gateway's words; the same program answers with the right one."""
-    root = keyed_gateway if row in OF_MESSAGES else f"{keyed_gateway}/context"
+    root = f"{keyed_gateway}/context"
     with pytest.raises(AssertionError, match=r"gateway\s+key\s+is\s+not\s+valid"):
         PROGRAMS[row](root, tmp_path, api_key="wrong").say("Say hello")
     assert PROGRAMS[row](root, tmp_path, api_key=GATEWAY_KEY).say("Say hello").startswith("Hello!")

@@ -107,3 +107,16 @@ def test_task_detection_reads_a_bounded_part_of_long_texts(text: str) -> None:
 def test_malformed_messages_match_no_background_task(odd: list[Json]) -> None:
     """Whatever a client sends."""
     assert find_task(odd) is None
+
+
+def test_instruction_behind_words_without_an_answer_is_recognised() -> None:
+    """In a part of its own, as Claude Code writes it when it compacts a conversation whose last message failed."""
+    instruction = {"type": "text", "text": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSummarise."}
+    words = {"type": "text", "text": "Log it.\n"}
+    assert find_task([{"role": "user", "content": [words, instruction]}]) == "summary"
+    assert (
+        find_task([{"role": "user", "content": [instruction, words]}, {"role": "assistant", "content": "Hi."}]) is None
+    )
+    assert (
+        find_task([{"role": "user", "content": [words, {"type": "text", "text": f"> {instruction['text']}"}]}]) is None
+    )

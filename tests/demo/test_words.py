@@ -79,3 +79,11 @@ def test_table_names_every_word() -> None:
     rows = format_words_table().splitlines()
     assert len(rows) == len(WORDS) + 2
     assert all(row.count("|") == 3 for row in rows)
+
+
+@pytest.mark.parametrize("reminders", [1, 3, 4000])
+def test_reminders_in_front_of_words_are_left_out(reminders: int) -> None:
+    """As a server of chat completions gets them from Claude Code; a text of reminders alone has no words."""
+    text = "<system-reminder>\nBe kind.\n</system-reminder>\n\n" * reminders
+    assert read_ask(f"{text}long 3").events == 3
+    assert read_ask(text).is_tagged and not read_ask(text).scripted

@@ -28,3 +28,12 @@ def test_fingerprint_ignores_json_key_order_and_whitespace() -> None:
     first = hash_request(**facts, content=b'{"a": {"x": 1, "y": 2}, "b": 3}')
     assert hash_request(**facts, content=b'{"b":3,"a":{"y":2,"x":1}}') == first
     assert hash_request(**facts, content=b"{a}") != hash_request(**facts, content=b"{ a }")
+
+
+def test_ignored_fields_make_no_difference() -> None:
+    """At the top of the body alone; what is no object has none."""
+    facts: Json = {"tenant": "t", "caller": "c", "path": "/p", "steering": {}, "ignored": {"stream"}}
+    first = hash_request(**facts, content=b'{"a": {"stream": true}, "stream": true}')
+    assert hash_request(**facts, content=b'{"a": {"stream": true}}') == first
+    assert hash_request(**facts, content=b'{"a": {}, "stream": true}') != first
+    assert hash_request(**facts, content=b'["stream"]') != hash_request(**facts, content=b"[]")

@@ -18,7 +18,7 @@ import orjson
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat_request import PROGRAM_TEXT
+from gateway.dialects.chat_request import PROGRAM_TEXTS
 from gateway.dialects.field_checks import (
     OBJECT,
     TEXT,
@@ -166,7 +166,7 @@ class MessagesConversation:
         content = message.get("content")
         if type(content) is str:
             own, n_results = message, 0
-            self.text = "" if content.startswith(PROGRAM_TEXT) else content
+            self.text = "" if content.startswith(PROGRAM_TEXTS) else content
         else:
             parts, n_results = self._convert_blocks(i, content)
             own = {"role": "user", "content": simplify(parts)}
@@ -337,4 +337,4 @@ def _join_typed_texts(parts: Sequence[Json]) -> str:
     """Return the words of a user, without reminders of their program; "" if there is anything but text."""
     if any(part["type"] != "text" for part in parts):
         return ""
-    return "\n".join([part["text"] for part in parts if not part["text"].startswith(PROGRAM_TEXT)])
+    return "\n".join([part["text"] for part in parts if not part["text"].startswith(PROGRAM_TEXTS)])

@@ -28,10 +28,10 @@ def completion(ask: Json) -> Iterator[str | list[int] | None]:
 
 
 def talk(question: Json) -> Json:
-    """One turn with a tool of its own: the answer, and the messages to go on with."""
-    ask, messages = question["ask"], [*question["messages"]]
+    """One turn with a tool of its own: the answer, and the messages to go on with. `talk` is its provider there."""
+    ask, messages, provider = question["ask"], [*question["messages"]], question["talk"] or "openai"
     while True:
-        answer = _asked(ask, messages, tools=[question["tool"]])
+        answer = _asked(ask, messages, provider=provider, tools=[question["tool"]])
         if ask["stream"]:
             answer = litellm.stream_chunk_builder([*answer], messages=messages)
         message = answer.choices[0].message
@@ -48,11 +48,11 @@ def shape(question: Json) -> Json:
     return found
 
 
-def _asked(ask: Json, messages: list[Json], **more: Any) -> Any:
+def _asked(ask: Json, messages: list[Json], *, provider: str = "openai", **more: Any) -> Any:
     return litellm.completion(
-        "openai/demo",
+        f"{provider}/demo",
         messages,
-        api_base=f"{ask['root']}/v1",
+        api_base=f"{ask['root']}/v1" if provider == "openai" else ask["root"],
         api_key=ask["api_key"],
         extra_headers=ask["headers"],
         max_retries=ask["retries"],

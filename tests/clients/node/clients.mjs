@@ -3,6 +3,8 @@
 import readline from "node:readline";
 
 import Anthropic from "@anthropic-ai/sdk";
+import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { mapChatMessagesToStoredMessages, mapStoredMessagesToChatMessages, ToolMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
@@ -160,16 +162,8 @@ const TALKS = {
       if (stream) for await (const _ of running);
       return (await running.finalChatCompletion()).choices[0].message;
     }),
-  "ai-sdk": async ({ ask, messages, tool: wanted }) => {
-    const { baseURL, apiKey } = options(ask, "/v1");
-    const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey });
-    const { name, description, parameters } = wanted.function;
-    const own = tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY });
-    const request = { model: provider("demo"), messages, tools: { [name]: own }, stopWhen: stepCountIs(5) };
-    const result = ask.stream ? streamText(request) : await generateText(request);
-    const text = await result.text;
-    return { text, messages: [...messages, ...(await result.response).messages] };
-  },
+  "ai-sdk": (question) => aiSdkTalk(question, createOpenAICompatible({ name: "gateway", ...address(question.ask) })),
+  "ai-sdk messages": (question) => aiSdkTalk(question, createAnthropic(address(question.ask))),
   langchain: async ({ ask, messages, tool }) => {
     const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
     const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration }).bindTools([tool]);
@@ -182,6 +176,16 @@ const TALKS = {
     }
     const stored = said.map((each) => (each.role ? each : mapChatMessagesToStoredMessages([each])[0]));
     return { text: said.at(-1).content, messages: stored };
+  },
+  "anthropic runner": async ({ ask, messages, tool: { function: wanted } }) => {
+    const { name, description, parameters: inputSchema } = wanted;
+    const own = betaTool({ name, description, inputSchema, run: async () => SUNNY });
+    const request = { model: "demo", max_tokens: MAX_TOKENS, messages, tools: [own], stream: ask.stream };
+    const runner = new Anthropic(options(ask, "")).beta.messages.toolRunner(request);
+    const { content } = await runner.runUntilDone();
+    const said = [...runner.params.messages];
+    if (said.at(-1).role !== "assistant") said.push({ role: "assistant", content });
+    return { text: content.map((block) => block.text ?? "").join(""), messages: said };
   },
   anthropic: async ({ ask, messages, tool: { function: wanted } }) => {
     const client = new Anthropic(options(ask, ""));
@@ -202,6 +206,20 @@ const TALKS = {
     }
   },
 };
+
+function address(ask) {
+  const { baseURL, apiKey } = options(ask, "/v1");
+  return { baseURL, apiKey };
+}
+
+async function aiSdkTalk({ ask, messages, tool: wanted }, provider) {
+  const { name, description, parameters } = wanted.function;
+  const own = tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY });
+  const request = { model: provider("demo"), messages, tools: { [name]: own }, stopWhen: stepCountIs(5) };
+  const result = ask.stream ? streamText(request) : await generateText(request);
+  const text = await result.text;
+  return { text, messages: [...messages, ...(await result.response).messages] };
+}
 
 async function openaiTalk({ ask, messages, tool }, message_of) {
   const client = new OpenAI(options(ask, "/v1"));

@@ -130,6 +130,16 @@ def test_wrong_message_is_named(messages: list[object], place: str) -> None:
         ([ASKED], "The weather?"),
         ([ASKED, {"role": "user", "content": "approve"}], "approve"),
         ([says("<system-reminder>\nx\n</system-reminder>", "approve")], "approve"),
+        (
+            [
+                says(
+                    "<command-name>/compact</command-name>", "<local-command-stdout>x</local-command-stdout>", "approve"
+                )
+            ],
+            "approve",
+        ),
+        ([says("<bash-input>approve</bash-input>", "<bash-stdout>approve</bash-stdout>")], ""),
+        ([says("This session is being continued from a previous conversation. Remember that approve")], ""),
         ([says("approve"), {"role": "system", "content": "Agents: none."}], "approve"),
         ([ASKED, answers(USE), says(RESULT, "approve")], ""),
         ([says("approve", {"type": "image", "source": {"type": "url", "url": "https://x"}})], ""),
