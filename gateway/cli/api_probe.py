@@ -14,8 +14,7 @@ from typing import Final
 from gateway.cli.commands import CommandError
 from gateway.config import Settings
 from gateway.contracts.errors import GatewayError
-from gateway.contracts.model_apis import API_LINES, KEY_HEADERS, MODEL_APIS, ApiName
-from gateway.model.apis.table import get_model_api
+from gateway.contracts.model_apis import API_LINES, API_PATHS, KEY_HEADERS, MODEL_APIS, ApiName
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.call import UpstreamCall
@@ -84,7 +83,7 @@ async def _ask(endpoint: Endpoint, name: ApiName, path: bytes | None) -> int:
     pool = Pool(asked, clock=time.monotonic)
     call = UpstreamCall(pool)
     head = b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (
-        asked.build_path(path or get_model_api(asked).path),
+        asked.build_path(path or API_PATHS[name]),
         asked.authority,
     )
     lines = asked.build_credential_line(KEY_HEADERS[name]) + API_LINES[name] + b"Content-Type: application/json\r\n"

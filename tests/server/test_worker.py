@@ -94,7 +94,7 @@ async def test_balancer_sees_the_stop_before_connections_are_refused() -> None:
         ready = await until_read(lambda: fetch(gateway, b"/health/ready"), lambda answer: answer.status == 503)
         assert ready.payload == b'{"status": "draining"}'
         late = await fetch(gateway)
-        assert (late.status, late.payload, late.values(b"connection")) == (200, b"fine", [b"close"])
+        assert (late.status, late.payload, late.list_values(b"connection")) == (200, b"fine", [b"close"])
         gateway.signal(signal.SIGTERM)
         assert await gateway.wait() == 0
 

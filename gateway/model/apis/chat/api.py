@@ -3,6 +3,7 @@
 from typing import Final
 
 from gateway.contracts.exchange import Emit
+from gateway.contracts.model_apis import API_PATHS
 from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks, adapt_request, find_quirk
 from gateway.model.adaptation.tool_names import restore_tool_names
@@ -18,7 +19,7 @@ from gateway.upstream.endpoint import ModelAccess
 class ChatApi(OpenAiForm):
     """See `ModelApi`."""
 
-    path = b"/chat/completions"
+    path = API_PATHS["chat"]
     answers = "a stream of chat completion chunks (text/event-stream)"
 
     def build_body(self, body: Json, quirks: Quirks, access: ModelAccess) -> Json:

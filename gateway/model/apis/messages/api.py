@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.contracts.exchange import Emit
-from gateway.contracts.model_apis import KEY_HEADERS
+from gateway.contracts.model_apis import API_PATHS, KEY_HEADERS
 from gateway.contracts.quirks import NO_SAMPLING, NO_SYSTEM_ROLE, OTHER_THINKING
 from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks
@@ -38,7 +38,7 @@ _THINKING: Final = re.compile(rb"adaptive|budget_tokens|effort|thinking\.type")
 class MessagesApi:
     """See `ModelApi`."""
 
-    path = b"/messages"
+    path = API_PATHS["messages"]
     answers = "a stream of the events of Messages (text/event-stream)"
     models_path = b"/models?limit=1000"
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.contracts.exchange import Emit
+from gateway.contracts.model_apis import API_PATHS
 from gateway.contracts.quirks import NO_SAMPLING, QuirkName
 from gateway.contracts.storage.store import Json
 from gateway.model.adaptation.quirks import Quirks
@@ -48,7 +49,7 @@ _CONCERNS: Final[Mapping[QuirkName, Callable[[Json], bool]]] = MappingProxyType(
 class ResponsesApi(OpenAiForm):
     """See `ModelApi`."""
 
-    path = b"/responses"
+    path = API_PATHS["responses"]
     answers = "a stream of the events of Responses (text/event-stream)"
 
     def build_body(self, body: Json, quirks: Quirks, access: ModelAccess) -> Json:

@@ -12,7 +12,8 @@ class CuttingProxy:
         self._target = port
         self.cut_up: int | None = None
         self.cut_down: int | None = None
-        #: Answers of the server that pass before a cut: a statement has one for its description, and one with its rows.
+        #: Answers of the server that pass before a cut: a statement has one with its rows, and at first one for its
+        #: description.
         self.answers: int | None = None
         self.cuts = 0
         #: Bytes that went each way.

@@ -107,7 +107,7 @@ async def test_call_that_waits_while_its_table_changes_is_sent_again(
     holder, store = await asyncpg.connect(new_database), await open_store(new_database)
     await store.write(replace(new(), events=(event(),)))
     await holder.execute("BEGIN; SELECT FROM twolane.seals WHERE name = 'events' FOR UPDATE")
-    reading = asyncio.create_task(store.events(after=0, limit=9))
+    reading = asyncio.create_task(store.list_events(after=0, limit=9))
 
     async def is_waiting() -> bool:
         return bool(await fetch(new_database, "SELECT FROM pg_locks WHERE NOT granted"))

@@ -83,9 +83,9 @@ def test_gateways_that_share_something_are_counted_once(new_database: str) -> No
     async def attend() -> None:
         store, now_s = await open_store(new_database, size=1), time.time()
         for gateway in ("a", "b", "ended"):
-            await store.attend(gateway, now_s=now_s, until_s=now_s + 60)
+            await store.announce_gateway(gateway, now_s=now_s, until_s=now_s + 60)
         await store.share_quota("a", [], turn=1, now_s=now_s)
-        await store.leave("ended")
+        await store.withdraw_gateway("ended")
         await store.close()
 
     asyncio.run(attend())
