@@ -140,12 +140,17 @@ def test_gateway_accepts_the_configuration_of_the_chart(answer: dict[str, Any], 
     """Its addresses are the ports of the pod, and its drain fits into the time that Kubernetes gives a pod to stop."""
     file = tmp_path / "gateway.yaml"
     file.write_text(one(answer, case, "ConfigMap")["data"]["gateway.yaml"])
-    urls = {"GATEWAY_STORE": "postgresql://gateway@db/gateway", "GATEWAY_VALKEY": "valkey://valkey:6379/0"}
-    settings = load(file, environ={**ENVIRON, **urls}, flags={}).settings
+    given = {
+        "GATEWAY_STORE": "postgresql://gateway@db/gateway",
+        "GATEWAY_VALKEY": "valkey://valkey:6379/0",
+        "POD_IP": "10.0.0.7",
+    }
+    settings = load(file, environ={**ENVIRON, **given}, flags={}).settings
     [container] = pod(answer, case)["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert settings.admin.listen is not None
-    assert ports == {"http": settings.listen.port, "admin": settings.admin.listen.port}
+    assert settings.admin.listen is not None and settings.replicas.listen is not None
+    own = {"http": settings.listen.port, "admin": settings.admin.listen.port}
+    assert ports == {**own, "replicas": settings.replicas.listen.port}
     pause_s = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     # A process ends at the latest 20 s behind `limits.drain` (docs/operations.md).
     assert pod(answer, case)["terminationGracePeriodSeconds"] >= pause_s + settings.limits.drain + 20
@@ -166,7 +171,8 @@ def test_values_reach_the_configuration_as_they_are(answer: dict[str, Any]) -> N
 def test_secrets_stand_in_the_chart_by_reference_only(answer: dict[str, Any]) -> None:
     [container] = pod(answer, "replicas")["containers"]
     assert container["envFrom"] == [{"secretRef": {"name": "twolane"}}]
-    assert container["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "twolane-store", "key": "url"}}
+    sources = {one["name"]: one["valueFrom"] for one in container["env"]}
+    assert sources["GATEWAY_STORE"] == {"secretKeyRef": {"name": "twolane-store", "key": "url"}}
     found = config_of(answer, "replicas")
     assert found["store"] == "${GATEWAY_STORE}"
     assert all(key["sha256"].startswith("${") for key in found["keys"])
@@ -207,14 +213,16 @@ def test_autoscaler_counts_requests_under_way_and_falls_back(answer: dict[str, A
     assert [each["resource"]["name"] for each in others] == ["cpu", "memory"]
 
 
-def test_network_policy_opens_two_ports_and_closes_the_metadata_service(answer: dict[str, Any]) -> None:
-    """Clients reach one port and Prometheus the other; nothing goes to 169.254.0.0/16."""
+def test_network_policy_opens_three_ports_and_closes_the_metadata_service(answer: dict[str, Any]) -> None:
+    """Clients, replicas and Prometheus reach one port each; nothing goes to 169.254.0.0/16."""
     spec = one(answer, "everything", "NetworkPolicy")["spec"]
-    clients, monitoring = spec["ingress"]
-    assert [rule["ports"][0]["port"] for rule in (clients, monitoring)] == ["http", "admin"]
+    clients, replicas, monitoring = spec["ingress"]
+    assert [rule["ports"][0]["port"] for rule in spec["ingress"]] == ["http", "replicas", "admin"]
+    own = one(answer, "everything", "Deployment")["spec"]["selector"]["matchLabels"]
+    assert replicas["from"] == [{"podSelector": {"matchLabels": own}}]
     assert clients["from"] == EVERYTHING["networkPolicy"]["clients"]  # type: ignore[index]
     assert monitoring["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    blocks = [peer["ipBlock"] for rule in spec["egress"] for peer in rule.get("to", ())]
+    blocks = [peer["ipBlock"] for rule in spec["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer]
     assert all("169.254.0.0/16" in block["except"] for block in blocks)
     assert "from" not in one(answer, "default", "NetworkPolicy")["spec"]["ingress"][0]
 
