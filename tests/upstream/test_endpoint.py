@@ -53,7 +53,7 @@ def test_endpoint_base_path_replaces_the_version_prefix() -> None:
         (b"/v1/anthropic", b"/v1/anthropic/v1/messages"),
     ],
 )
-def test_path_of_messages_has_a_version_as_its_clients_add_it(base_path: bytes, build_path: bytes) -> None:
+def test_path_of_messages_has_a_version_as_its_clients_add_it(base_path: bytes, path: bytes) -> None:
     access = ModelAccess(api="messages")
     facts = Endpoint(name="up", host="h", port=1, authority=b"h:1", base_path=base_path, models=access)
-    assert facts.build_path(b"/messages") == build_path
+    assert facts.build_path(b"/messages") == path
