@@ -57,7 +57,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on the loops that TWOLANE_LOOPS names can be chosen by its mark."""
+    """Mark the tests that run on the loops of TWOLANE_LOOPS, so that `-m` can choose them."""
     for item in items:
         if inspect.iscoroutinefunction(getattr(item, "function", None)):
             factories = item.ihook.pytest_asyncio_loop_factories(config=item.config, item=item)

@@ -25,7 +25,7 @@ Four things can interrupt a run, each in its own way:
   by the timeout because `has_expired` is set. Waits for a person pause the budget.
 - *The client leaves during a model call.* `OpenReply.drop` ends that call. The loop in `_call_model` then deletes what
   the dropped answer said, and calls the model again as soon as `emit` returns, that is, once a client reads.
-- *The task is cancelled*: the lease is lost, nobody reads, or the process stops. `RunRecorder.release_run` decides
+- *The task is cancelled*: the lease is lost, no client reads, or the process stops. `RunRecorder.release_run` decides
   what the store says of the run, and the cancellation goes on.
 - *The store fails.* If a person was asked about a call of the run, Patience repeats the round for a while. After that
   the outcome is `left`: the run stays in the store as it is, and any worker that can write takes it up.

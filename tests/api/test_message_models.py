@@ -51,7 +51,7 @@ def test_model_in_the_form_already_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"data":5}'])
 def test_list_of_another_form_is_an_error_of_the_upstream(content: bytes) -> None:
-    """Which is not the client's."""
+    """The client did nothing wrong, so it gets no invalid_request_error."""
     with pytest.raises(GatewayError) as caught:
         build_model_page(content, {})
     assert caught.value.code == "upstream_error"

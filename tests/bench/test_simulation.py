@@ -61,7 +61,7 @@ def test_counts_begin_anew() -> None:
 
 
 def test_flush_takes_all_that_came_before_it() -> None:
-    """Who comes during a flush waits for the next one, together with the others."""
+    """A commit that comes during a flush waits for the next one, together with the others."""
     simulation = Simulation(seed=1)
     log, ended_s = BatchStation(simulation, "log", flush_s=1.0), []
 

@@ -82,7 +82,7 @@ async def test_offer_selects_tools_of_a_service_or_the_gateway(
 
 
 async def test_excluded_tools_of_a_service_that_does_not_run_leave_none() -> None:
-    """Which others it has is not known."""
+    """The gateway does not know the other tools of the service."""
     found = await wished(offer("mail", excluded=("send",)))
     assert found.steering.no_tools and found.steering.only_tools == ()
 

@@ -89,7 +89,7 @@ async def test_redacted_thoughts_go_back_byte_for_byte() -> None:
 
 
 async def test_fields_of_another_provider_survive_the_client() -> None:
-    """What no block has is packed into one, in front of the call: the signature of Google's, for example."""
+    """A field without a block, such as Google's signature, is packed into one in front of the call."""
     function = {"name": "get_weather", "arguments": "{}"}
     extra = {"google": {"thought_signature": "c2ln"}}
     piece = {"index": 0, "id": "call_0", "type": "function", "function": function, "extra_content": extra}

@@ -211,7 +211,7 @@ def test_messages_are_in_the_lane_that_their_header_says(path: str) -> None:
 
 
 def test_single_models_are_the_lanes_for_clients_of_messages() -> None:
-    """Which send the version of their API; for others the upstream has them."""
+    """Clients of Messages send the version of their API; requests of other clients go to the upstream."""
     assert lane(b"/context/v1/models/m", b"anthropic-version: 2023-06-01") == "context"
     assert lane(b"/context/v1/models/m") == "passthrough"
 

@@ -34,7 +34,7 @@ def used(day: str, tokens: int, *, key: str = "ci", model: str = "gpt-4.1", cost
 
 
 def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
-    """What is used of each budget that `ALL` has."""
+    """Return the part that is used of each budget that `ALL` has."""
     usage = budgets.get_usage(scope, name, ALL)  # type: ignore[arg-type]
     return [spent for _, figure, spent in usage if figure is not None]
 

@@ -2,9 +2,9 @@
 
 1. Each worker that others may call holds a lease with its name and its address. A worker that is gone, or stands
    still, loses it after `LEASE_S`.
-2. What runs once for all gateways is a lease, too. Whoever holds it runs it.
+2. What runs once for all gateways is a lease, too. The worker that holds it runs it.
 3. A lease counts here until `LEASE_S` after the call that renewed it began, by the monotonic clock of this worker. The
-   store counts from later on. So nobody else holds what is held here, also when this worker has stood still.
+   store counts from later on. So no other worker holds what is held here, also when this worker has stood still.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class ReplicaDirectory:
         return lease is not None and lease.owner == self.owner and self._clock.monotonic() < self._asked_s + LEASE_S
 
     def find(self, name: str) -> ReplicaLease | None:
-        """Return a lease as of the last look; None: nobody held it then."""
+        """Return a lease as of the last look; None: no worker held it then."""
         return self._leases.get(name)
 
     def find_address(self, worker: str) -> str | None:

@@ -153,6 +153,6 @@ def test_last_words_of_the_user_may_decide(messages: list[object], text: str) ->
 
 
 def test_conversation_with_results_is_tainted() -> None:
-    """Whoever wrote them; one of words alone is not."""
+    """Results of the client and of the gateway taint it; a conversation of words alone is clean."""
     assert parse([ASKED, answers(USE), says(RESULT)]).wishes.tainted and not parse([ASKED]).wishes.tainted
     assert parse([ASKED, answers(OWN_USE, OWN_RESULT), ASKED]).wishes.tainted
