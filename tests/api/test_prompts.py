@@ -67,7 +67,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 async def code_of(response: object) -> tuple[int, str]:
-    return response.read_status, (await response.request_json())["error"]["code"]
+    return response.status, (await response.json())["error"]["code"]
 
 
 async def test_a_prompt_is_stored_read_listed_and_deleted(site: Site) -> None:
