@@ -46,7 +46,7 @@ async def print_cost(what: str, work: Callable[[], Awaitable[object]], *, times:
 
 async def measure_records(store: Store, server: DatabaseServer) -> None:
     """Print the cost of an event and of an audit line: to number and to seal it, and to read it."""
-    seen = await store.last_event()
+    seen = await store.get_last_event()
     for backlog in BACKLOGS:
         for _ in range(3):
             await store.write(_build_change(backlog))
@@ -61,13 +61,13 @@ async def measure_records(store: Store, server: DatabaseServer) -> None:
         )
 
     async def read_events() -> None:
-        await store.events(after=seen, limit=500)
+        await store.list_events(after=seen, limit=500)
 
     await print_cost("read 500 events, one", read_events, times=500, processes=server.processes)
 
     async def find_no_events() -> None:
         for _ in range(100):
-            await store.events(after=1 << 40, limit=500)
+            await store.list_events(after=1 << 40, limit=500)
 
     await print_cost("look for events, none", find_no_events, times=100, processes=server.processes)
 

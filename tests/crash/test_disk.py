@@ -35,7 +35,7 @@ async def decide(store, name):
     try:
         await store.write(replace(parked(name, approval_id=name), events=(event(run_id=name),), audit=(audit_line(),)))
         tell(record, b"asked " + name.encode())
-        await store.rule(write(name, audit=(audit_line("decision"),), comment="x" * (hash(name) % 9000)))
+        await store.decide_approval(write(name, audit=(audit_line("decision"),), comment="x" * (hash(name) % 9000)))
     except UncertainError:
         tell(record, b"uncertain " + name.encode())
     except StoreError:
