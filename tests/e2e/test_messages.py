@@ -128,7 +128,7 @@ async def test_chat_model_gets_nothing_that_only_messages_have() -> None:
                 "content": [{"type": "text", "text": "Look:"}, image, {"type": "text", "text": "The weather?"}],
             },
             {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "toolu_1", "content": "The output is in the next message."},
+            {"role": "tool", "tool_call_id": "toolu_1", "content": "Error: The output is in the next message."},
             {"role": "user", "content": [image, {"type": "text", "text": "And now?"}]},
         ],
     }
