@@ -404,7 +404,7 @@ MAY_NAME_CHAT = {
     "gateway/api/front_page.py": "shows an example request",
     "gateway/config/upstreams.py": "finds an endpoint at the end of an upstream's base URL",
     "gateway/model/apis/chat/answer.py": "reads a model's stream",
-    "gateway/model/apis/chat/api.py": "names the path of the model call",
+    "gateway/contracts/model_apis.py": "names the path of the model call",
     "gateway/dialects/responses/events.py": "ends a stream with the same word",
     "gateway/dialects/message_identity.py": "finds the ids that model servers give to calls",
     "gateway/lanes/classify.py": "names the endpoint in an error message",
