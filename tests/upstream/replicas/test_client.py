@@ -36,8 +36,9 @@ class Other:
             self.heads.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self.answer)
             await writer.drain()
-            if self.answer.endswith(b"hi"):
-                writer.close()
+            if not self.answer.endswith(b"hi"):
+                await reader.read()  # a worker that stands still keeps its connection until the other side ends it
+            writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         self.directory.publish(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
