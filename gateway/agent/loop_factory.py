@@ -109,7 +109,7 @@ class NarrowedRun:
         """Return the calls, marked if quoted; load the wish to approve each call first. Raises StoreError."""
         run, loop = self.exchange, self._loop
         await self._progress.load_ask_before_flag(self._parts.approvals.remembered, run)
-        read = chain(conversation, loop.messages)
+        read = chain(conversation, loop.messages, [found.beside])  # which the model wrote behind what its server read
         return CallGroup(
             await mark_quoted_calls(found.calls, read, notes=run.notes, besides=loop.client_tools), found.beside
         )

@@ -35,8 +35,8 @@ from gateway.runs.run_id import generate_run_id
 from gateway.workflows.invocation import build_workflow_usage, find_workflow_call
 
 _MESSAGES: Final = "/messages"
-#: Claude Code counts no retries, and repeats a stream that broke without `stream`. The id of its session stands in the
-#: body, too, so an equal body of its is the same request.
+#: Claude Code counts no retries, and repeats a stream that broke without `stream`. So an equal body of the same session
+#: of its is the same request. Most of its bodies contain the id of the session, too.
 _SESSION: Final = b"x-claude-code-session-id"
 _NOT_REPEATED: Final = frozenset(("stream",))
 
@@ -262,17 +262,19 @@ def _build_request_key(
 ) -> RequestKey:
     key = head.find_value(b"idempotency-key")
     retries = head.find_value(b"x-stainless-retry-count") or b"0"
+    is_of_messages = path.removesuffix("/").endswith(_MESSAGES)
+    session = head.find_value(_SESSION) if is_of_messages else None
     same = hash_request(
         tenant=caller.tenant,
         caller=caller.name,
         path=path,
-        steering=steering,
+        steering=steering if session is None else {**steering, _SESSION.decode(): session.decode("latin-1")},
         content=content,
-        ignored=_NOT_REPEATED if path.endswith(_MESSAGES) else frozenset(),
+        ignored=_NOT_REPEATED if is_of_messages else frozenset(),
     )
     return RequestKey(
         same,
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
-        repeats=(retries.isdigit() and int(retries) > 0) or head.find_value(_SESSION) is not None,
+        repeats=(retries.isdigit() and int(retries) > 0) or session is not None,
         size_bytes=len(content),
     )

@@ -23,6 +23,8 @@ _OF_CLIENTS: Final = ("function", "custom")
 _SOURCES: Final = frozenset(
     ("annotations", "citations", "search_results", "executed_tools", "web_search", "grounding_metadata")
 )
+#: The type of entries of `reasoning_details` with a call or a result of a tool that a model's server has run by itself.
+_PROVIDER_TOOL: Final = "reasoning.provider_tool"
 #: So much of a user's message is looked at, as `gateway.text.phrases` does: matching runs on the event loop.
 USER_TEXT_CHARS: Final = 20_000
 #: How texts begin that Claude Code adds to a user's message for its model: they are no words of the user's.
@@ -66,9 +68,15 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
                 or extract_call_ids(text)
             ):
                 return True
-            if _has_sources(message):
+            if _has_sources(message) or list_provider_blocks(message):
                 return True
     return False
+
+
+def list_provider_blocks(message: Mapping[str, object]) -> list[object]:
+    """Return the calls and results in an answer of tools that its model's server has run by itself."""
+    entries = _filter_objects(message.get("reasoning_details"))
+    return [entry.get("block") for entry in entries if entry.get("type") == _PROVIDER_TOOL]
 
 
 def lets_server_search(body: Mapping[str, object]) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -15,13 +16,18 @@ from gateway.aio.cooperative import Work, run_at_once, run_cooperatively
 from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Pause, Reply
 from gateway.contracts.records import replace
 from gateway.contracts.storage.store import Json
+from gateway.dialects.document_texts import build_text_url, read_text_url
 from gateway.dialects.extra_message_fields import OPAQUE, FieldAccumulator
 from gateway.plugin.stream_redactor import PIECE_CHARS, TextFilter, feed_in_pieces
+from gateway.plugin.thought_filter import ThoughtFilters
 
 #: Changes a text, or returns it as it is.
 Change: TypeAlias = Callable[[str], Work[str]]
 
 _CALLS: Final = ("tool_calls", "function_call")
+_THOUGHTS: Final = "reasoning_details"
+#: What comes behind the thoughts of a round.
+_BEHIND_THOUGHTS: Final = ("content", *_CALLS)
 #: Texts that are data, or words of the API: they are not shown to a reader.
 _SILENT: Final = frozenset(
     (
@@ -113,6 +119,9 @@ class _Walk:
             key = (yield from self._change(name)) if keys else name
             if name == "arguments":
                 told[key] = yield from change_arguments(inner, self._change)
+            elif name == "file_data" and isinstance(inner, str) and (text := read_text_url(inner)) is not None:
+                changed = yield from self._change(text)
+                told[key] = inner if changed == text else build_text_url(changed, like=inner)
             elif isinstance(inner, str) and _is_read(fields, name):
                 told[key] = yield from self._change(inner)
             else:
@@ -305,6 +314,10 @@ class _Answer:
     ended: str | None = None
     _filters: dict[str, TextFilter] = field(default_factory=dict)
     _calls: _Calls = field(default_factory=_Calls)
+    _thoughts: ThoughtFilters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thoughts = ThoughtFilters(self.new_filter, partial(change_value, change=self.over))
 
     def is_long(self, chunk: Chunk) -> bool:
         """Return whether a chunk may need more than a moment: a long text, calls that are whole, or unknown fields."""
@@ -318,6 +331,8 @@ class _Answer:
 
     def filter_chunk(self, chunk: Chunk) -> Work[Chunk | None]:
         """Return what may be sent of a chunk; None: nothing yet."""
+        if isinstance(chunk, str) and self._thoughts.holds_back:
+            chunk = {"choices": [{"index": 0, "delta": {"content": chunk}}]}
         if isinstance(chunk, str):
             return (yield from self._screen_text("content", chunk)) or None
         if (event := _find_event(chunk)) is not None:
@@ -344,6 +359,7 @@ class _Answer:
     def release_rest(self) -> Work[Json]:
         """Return the fields that were held back, at the end of the answer."""
         delta: Json = {}
+        self._end_thought(delta)
         for name, one in self._filters.items():
             if self.ended is None and (text := one.finish()):
                 delta[name] = text
@@ -359,8 +375,13 @@ class _Answer:
 
     def _screen_choice(self, choice: Json) -> Work[Json]:
         delta: Json = {}
-        for name, value in (choice.get("delta") or {}).items():
-            if name in _CALLS and self.calls is not None:
+        fields = choice.get("delta") or {}
+        if _THOUGHTS not in fields and not fields.keys().isdisjoint(_BEHIND_THOUGHTS):
+            self._end_thought(delta)
+        for name, value in fields.items():
+            if name == _THOUGHTS and isinstance(value, list):
+                yield from self._screen_thoughts(value, delta)
+            elif name in _CALLS and self.calls is not None:
                 self._calls.add(name, value)
             elif isinstance(value, str) and name not in _OPAQUE:
                 delta[name] = yield from self._screen_text(name, value)
@@ -376,12 +397,25 @@ class _Answer:
             for name, value in (yield from self.release_rest()).items():
                 known = delta.get(name)
                 if isinstance(known, list):
-                    delta[name] = [*known, {"type": "text", "text": value}]
+                    delta[name] = [*known, *(value if isinstance(value, list) else [{"type": "text", "text": value}])]
                 else:
                     delta[name] = known + value if isinstance(known, str) else value
         if self.ended is not None:
             return {**choice, "delta": delta, "finish_reason": None}
         return {**choice, "delta": delta}
+
+    def _screen_thoughts(self, entries: list[object], delta: Json) -> Work[None]:
+        try:
+            delta[_THOUGHTS] = yield from self._thoughts.screen(entries)
+        except AnswerEndedByRule as event:
+            self.ended = self.ended or event.rule
+        self.ended = self.ended or self._thoughts.ended
+
+    def _end_thought(self, delta: Json) -> None:
+        """Add what was held back of a thought that is over."""
+        if self.ended is None and (rest := self._thoughts.finish()):
+            delta[_THOUGHTS] = rest
+        self.ended = self.ended or self._thoughts.ended
 
     def _change_field(self, name: str, value: object, delta: Json) -> Work[None]:
         try:

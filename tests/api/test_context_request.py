@@ -118,6 +118,17 @@ async def test_unmarked_repeat_in_a_session_gets_the_answer_without_rerunning_to
         assert await client.world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
 
 
+async def test_equal_request_of_another_session_begins_a_run_of_its_own(tmp_path: Path) -> None:
+    """Two people of one key, whose programs write no session into the body."""
+    body = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "1"}]}
+    async with answering(RUNS, says("one"), says("two"), tools=desk(tmp_path, write=True)) as client:
+        told = []
+        for session in ("s", "t", "s"):
+            answer = await client.post(body, MESSAGES, headers={"x-claude-code-session-id": session})
+            told.append(answer.json["content"][0]["text"])
+    assert told == ["one", "two", "one"]
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_approval_message_releases_the_held_call(tmp_path: Path, path: str) -> None:
     """With the words that the question shows; without any, nothing runs."""

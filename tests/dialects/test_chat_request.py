@@ -1,6 +1,6 @@
 """Tools and formats of a request have one reading, however odd they are."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -102,6 +102,9 @@ def test_client_with_functions_and_no_tools_is_recognized() -> None:
     assert not any(map(knows_functions_only, others))
 
 
+PROVIDER_TOOL: Final = {"type": "reasoning.provider_tool", "block": {"type": "web_search_tool_result"}}
+
+
 @pytest.mark.parametrize(
     ("message", "brings"),
     [
@@ -116,10 +119,12 @@ def test_client_with_functions_and_no_tools_is_recognized() -> None:
         ({"role": "user", "content": [{"type": "image_url"}, "x", {"type": 5}]}, False),
         ({"role": "assistant", "content": [{"type": "output_text", "text": "x"}]}, False),
         ({"role": "assistant", "content": 5}, False),
+        ({"role": "assistant", "reasoning_details": [PROVIDER_TOOL]}, True),
+        ({"role": "assistant", "reasoning_details": [{"type": "reasoning.text"}, 5]}, False),
     ],
 )
 def test_client_tool_results_are_recognized(message: dict[str, object], *, brings: bool) -> None:
-    """And calls, whose results may stand anywhere."""
+    """And calls, whose results may stand anywhere; what a model's server found by itself, too."""
     assert brings_tool_results([{"role": "user", "content": "Hi"}, message]) is brings
 
 

@@ -13,6 +13,7 @@ from gateways import until_read
 from gateway.contracts.errors import GatewayError
 
 from .asking import GO, HOLD, answering, asks, birth, born, held, line, pending, ranch, user
+from .messaging import send
 from .models import Answer, Json, calls, says
 from .talking import World, talking
 
@@ -43,6 +44,24 @@ async def test_guard_stage_ends_an_answer_after_a_tool_normally(tmp_path: Path) 
         run = await world.run(answer.headers["X-Context-Run-Id"])
         assert (run["state"], run["error"]) == ("completed", None)
         assert "Traceback" not in world.gateway.get_log()
+
+
+@pytest.mark.parametrize("guard", [RULE, {"use": "redact_pii"}])
+async def test_guard_stage_reads_the_documents_of_messages(tmp_path: Path, guard: Json) -> None:
+    """A plain text is a document there, in a message and in a result of the client's tool."""
+    text = "Blue heron, anna@example.com"
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [document]}
+    answers = [] if guard is RULE else [says("Fine.")] * 3
+    async with guarded(tmp_path, *answers, guard=guard) as world:
+        for said in ([document], [{"type": "text", "text": "Look."}, document]):
+            await send(world, [{"role": "user", "content": said}])
+        history: list[Json] = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        last = await send(world, [{"role": "user", "content": "Look."}, *history])
+        asked = str(world.model.asked)
+    assert "anna@" not in asked and ("EMAIL" in asked) == (guard is not RULE)
+    assert (BLOCKED in str(last.json)) == (guard is RULE)
 
 
 async def test_blocked_question_creates_no_approval(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.aio.cooperative import Work, run_at_once
+from gateway.dialects.document_texts import build_text_url
 from gateway.plugin import Chunk, Emit, Json, Reply
 from gateway.plugin.message_filter import (
     AnswerEndedByRule,
@@ -179,6 +180,37 @@ def test_every_text_in_a_request_is_filtered() -> None:
     seen.clear()
     run_at_once(change_body(body, look, names=True))
     assert seen == [*"uskvfdpefcnd", "ann", "x", "t", "f", "i", "r"]
+
+
+def test_text_in_a_file_is_filtered() -> None:
+    """A document that is plain text comes so from clients of Messages; other files stay as they are."""
+    pdf = "data:application/pdf;base64,JVBE"
+    urls = [build_text_url("Ann"), build_text_url("ANN"), pdf]
+    parts = [{"type": "file", "file": {"file_data": url}} for url in urls]
+    body = run_at_once(change_body({"messages": [{"role": "user", "content": parts}]}, shout))
+    told = [part["file"]["file_data"] for part in body["messages"][0]["content"]]
+    assert told == [build_text_url("ANN"), urls[1], pdf]
+
+
+def test_thoughts_are_filtered_across_their_pieces() -> None:
+    """In both fields that have them, and in front of what follows."""
+    about = {"type": "reasoning.text", "index": 0}
+    pieces = [delta({"reasoning_content": t, "reasoning_details": [{**about, "text": t}]}) for t in ("ab", "cd")]
+    told = answered([*pieces, "so", delta({}, "stop")])
+    details = [
+        entry["text"]
+        for chunk in told
+        if not isinstance(chunk, str)
+        for entry in chunk["choices"][0]["delta"].get("reasoning_details", ())
+    ]
+    assert details == ["A", "BC", "D"]
+    behind = [chunk if isinstance(chunk, str) else chunk["choices"][0]["delta"].get("content") for chunk in told]
+    assert behind == [None, None, "S", "O"]
+    signed = delta({"reasoning_details": [{**about, "text": "ab", "signature": "s"}]}, "stop")
+    (last,) = answered([signed])
+    assert not isinstance(last, str)
+    assert last["choices"][0]["delta"] == {"reasoning_details": [{**about, "text": "AB"}]}
+    assert answered([delta({"reasoning_details": [{**about, "text": "a!"}]}, "stop")])[-1] == "ended by stop"
 
 
 def test_long_answer_pieces_keep_their_order() -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from gateway.agent.output.quote_matcher import Quote
 from gateway.contracts.calls import FoundCall
+from gateway.dialects.chat_request import list_provider_blocks
+from gateway.dialects.document_texts import iterate_leaf_texts
 
 #: Longer texts are searched in a thread, so that others do not wait for it.
 THREAD_CHARS = 1 << 16
@@ -47,8 +49,9 @@ def _mark_quoted(calls: Sequence[FoundCall], texts: Sequence[str], besides: Coll
 
 
 def _iterate_foreign_texts(messages: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the texts of messages whose author is not the model."""
+    """Yield the texts of messages whose author is not the model, and of tools that its server has run by itself."""
     for message in messages:
+        yield from map(_join_texts, list_provider_blocks(message))
         if message.get("role") not in _OTHERS:
             continue
         content = message.get("content")
@@ -57,3 +60,10 @@ def _iterate_foreign_texts(messages: Iterable[Mapping[str, object]]) -> Iterator
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(text, str):
                 yield text
+            elif isinstance(part, dict):  # such as a document, or a result of a search
+                yield _join_texts(part)
+
+
+def _join_texts(value: object) -> str:
+    """Return all texts in a value as one: a call may stand in several blocks of a document."""
+    return "\n".join(iterate_leaf_texts(value))

@@ -4,12 +4,12 @@ What chat completions lack stands beside a part under the name that it has in Me
 `title` and `context`. A block for which they have no part stays as it came: a `search_result`, a `document` of blocks.
 """
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
+from gateway.dialects.document_texts import build_text_url
 from gateway.dialects.field_checks import (
     ANYTHING,
     ID_CHARS,
@@ -165,7 +165,7 @@ def _convert_document(place: str, block: Json) -> Json:
             data = source["url"]
         case "text":
             check_object_fields(place, source, _PLAIN_TEXT, closed=True)
-            data = _build_text_url(source["data"])
+            data = build_text_url(source["data"])
         case "content":
             check_object_fields(place, source, _CONTENT, closed=True)
             _check_texts(f"{place}.content", source["content"])
@@ -176,10 +176,6 @@ def _convert_document(place: str, block: Json) -> Json:
             refuse(f"{place}.type", "one of base64, url, text, content")
     named = {"filename": title} if (title := block.get("title")) else {}
     return {"type": "file", "file": {**named, "file_data": data}, **_select_side_fields(block)}
-
-
-def _build_text_url(text: str) -> str:
-    return f"data:text/plain;base64,{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}"
 
 
 def _check_texts(place: str, content: object) -> None:

@@ -164,12 +164,15 @@ class MessagesConversation:
         if len(message) > 2:
             check_object_fields(f"messages[{i}]", message, _MESSAGE, closed=True)
         content = message.get("content")
-        if type(content) is str:
-            own, n_results = message, 0
-            self.text = "" if content.startswith(PROGRAM_TEXTS) else content
-        else:
+        parts, n_results = None, 0
+        if type(content) is not str:
             parts, n_results = self._convert_blocks(i, content)
-            own = {"role": "user", "content": simplify(parts)}
+        elif content.startswith(PROGRAM_TEXTS):
+            parts = [{"type": "text", "text": content}]
+        if parts is None:
+            own, self.text = message, content
+        else:
+            own = {"role": "user", "content": _simplify_typed(parts)}
             self.text = "" if n_results else _join_typed_texts(parts)
         if self._awaited:
             self._refuse_missing_results(f"messages[{i}]")
@@ -331,6 +334,11 @@ def _merge_texts(texts: list[Json]) -> str | list[Json] | None:
     if any(len(part) > 2 for part in texts):
         return texts
     return "".join([part["text"] for part in texts])
+
+
+def _simplify_typed(parts: list[Json]) -> str | list[Json]:
+    """Return parts as a text, if they are one text of the user's: a program's stays a part, by which it is known."""
+    return parts if any(part.get("text", "").startswith(PROGRAM_TEXTS) for part in parts) else simplify(parts)
 
 
 def _join_typed_texts(parts: Sequence[Json]) -> str:

@@ -15,7 +15,7 @@ import orjson
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.chat_request import get_whole_text, lets_server_search
+from gateway.dialects.chat_request import get_whole_text, lets_server_search, list_provider_blocks
 from gateway.dialects.dialect import ParsedRequest, Wishes
 from gateway.dialects.message_identity import get_content_text
 from gateway.dialects.offered_tools import build_tool_name
@@ -95,7 +95,10 @@ def resolve_request(
         must_call=tools.must_call,
         max_tool_calls=fields.get("max_tool_calls"),
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
-        tainted=conversation.tainted or lets_server_search(body) or not _are_stored(own, referenced or {}),
+        tainted=conversation.tainted
+        or lets_server_search(body)
+        or any(map(list_provider_blocks, messages))
+        or not _are_stored(own, referenced or {}),
         thoughts=tuple(conversation.all_thoughts),
         answer_ids=conversation.answer_ids,
         known_as=() if request.conversation_id is None else (request.conversation_id,),

@@ -8,6 +8,7 @@ import pytest
 from gateway.agent.output.quoted_call_check import THREAD_CHARS, mark_quoted_calls
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.storage.store import Json
+from gateway.dialects.document_texts import build_text_url
 
 CALL = FoundCall("write", {"path": "a"}, terminate=False)
 WRITTEN = json.dumps({"tool": "write", "parameters": {"path": "a"}, "terminate": False})
@@ -25,6 +26,36 @@ async def doubt(*messages: Json, call: FoundCall = CALL, besides: tuple[str, ...
 async def test_calls_quoted_from_users_or_tools_are_marked(role: str, content: object) -> None:
     """Users' messages and tools' results, as a text or in parts, long ones as well."""
     assert await doubt({"role": "user", "content": "Hi"}, {"role": role, "content": content}) == "quoted"
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "file", "file": {"file_data": build_text_url(WRITTEN)}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": WRITTEN}},
+        {
+            "type": "document",
+            "source": {"type": "content", "content": [{"text": WRITTEN[:20]}, {"text": WRITTEN[20:]}]},
+        },
+        {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": WRITTEN}]},
+    ],
+)
+async def test_calls_quoted_from_documents_are_marked(role: str, part: Json) -> None:
+    """A client of Messages sends texts so, and results of searches."""
+    assert await doubt({"role": role, "content": [{"type": "text", "text": "Look:"}, part]}) == "quoted"
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
+    assert await doubt({"role": role, "content": [picture]}) is None
+
+
+async def test_calls_quoted_from_what_the_server_read_are_marked() -> None:
+    """A page that the model's provider has fetched, in the answer under way, too."""
+    page = {"type": "web_fetch_tool_result", "content": {"source": {"type": "text", "data": WRITTEN}}}
+    entry = {"type": "reasoning.provider_tool", "index": 1, "block": page}
+    assert await doubt({"role": "assistant", "content": "I see.", "reasoning_details": [entry]}) == "quoted"
+    assert await doubt({"reasoning_details": [entry]}) == "quoted"
+    thought = {"type": "reasoning.text", "text": WRITTEN}
+    assert await doubt({"role": "assistant", "reasoning_details": [thought]}) is None
 
 
 async def test_calls_quoted_from_stage_notes_are_marked() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.contracts.storage.store import Json
 from gateway.dialects.chat_request import list_client_tools
+from gateway.dialects.packed_reasoning import ReasoningContent, pack_reasoning
 from gateway.dialects.responses.conversation import resolve_request
 
 from .requests import APPROVAL, CALL, FUNCTION, HI, OUTPUT, QUESTION, asked, messages, opened, refusal, request
@@ -202,6 +203,15 @@ def test_compaction_summary_taints_the_request() -> None:
         "content": "Summary of the conversation so far:\n\nThey said hi.",
     }
     assert found.wishes.tainted and not asked(HI).wishes.tainted
+
+
+def test_what_the_server_found_by_itself_taints_the_request() -> None:
+    """A client sends it back packed, and need not have the response that it is of."""
+    entry = {"type": "reasoning.provider_tool", "block": {"type": "web_search_call"}}
+    for details, taints in (([entry], True), ([{"type": "reasoning.text", "text": "x"}], False)):
+        packed = pack_reasoning(ReasoningContent(message={"reasoning_details": details}))
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": packed}
+        assert asked(HI, thought, SAID, HI).wishes.tainted is taints
 
 
 def test_a_foreign_summary_is_refused_with_its_place() -> None:

@@ -4,12 +4,11 @@ Such a request has `messages_api`, so a request of any other client costs one lo
 beside parts go, documents that are text become text, and files of a tool's result follow in a message of the user.
 """
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.contracts.storage.store import Json
+from gateway.dialects.document_texts import read_text_url
 from gateway.dialects.merged_messages import join
 
 #: The field of a request, and of a message or a tool in it.
@@ -18,7 +17,6 @@ _OF_MESSAGES: Final = frozenset((MESSAGES_API, "cache_control", "is_error", "cal
 _BESIDE_PARTS: Final = frozenset(("cache_control", "citations", "title", "context", "transformations"))
 _OF_TOOLS: Final = ("type", "function")
 _FILENAME: Final = "document.pdf"
-_TEXT_URL: Final = "data:text/plain;base64,"
 _FILES: Final = "The output is in the next message."
 _FAILED: Final = "Error: "
 #: What stands between two texts of one message: the texts of an answer follow each other.
@@ -112,12 +110,8 @@ def _convert_part(part: Json) -> Json:
     data = file.get("file_data") if isinstance(file, dict) else None
     if not isinstance(file, dict) or not isinstance(data, str):
         return part
-    if not data.startswith(_TEXT_URL):
+    if (text := read_text_url(data)) is None:
         return {**part, "file": {"filename": _FILENAME, **file}}
-    try:
-        text = base64.b64decode(data.removeprefix(_TEXT_URL), validate=True).decode("utf-8", "replace")
-    except binascii.Error:
-        return part
     return {"type": "text", "text": _join_paragraphs(file.get("filename"), text)}
 
 

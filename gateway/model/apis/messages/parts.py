@@ -1,12 +1,12 @@
 """The content of chat messages as blocks of Messages: texts, images, documents."""
 
 import base64
-import binascii
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from gateway.contracts.storage.store import Json
+from gateway.dialects.document_texts import read_text_url
 
 _TEXTS: Final = frozenset(("text", "input_text", "output_text"))
 #: Blocks that clients of Messages send, and chat completions have no part for.
@@ -68,12 +68,12 @@ def _convert_part(part: Json) -> Json | None:
 def _build_document(part: Json, file: Json) -> Json | None:
     """Return the document of a file, or its image; None: it has no data."""
     data, file_id = file.get("file_data"), file.get("file_id")
-    if isinstance(data, str):
+    if isinstance(data, str) and (text := read_text_url(data)) is not None:
+        source: Json = {"type": "text", "media_type": "text/plain", "data": text}
+    elif isinstance(data, str):
         source = _build_source(data, kind=_PDF)
         if str(source.get("media_type")).startswith("image/"):
             return {"type": "image", "source": source}
-        if source["type"] == "base64" and str(source["media_type"]).startswith("text/"):
-            source = {"type": "text", "media_type": "text/plain", "data": _decode_text(source["data"])}
     elif isinstance(file_id, str):
         source = {"type": "file", "file_id": file_id}
     else:
@@ -96,13 +96,6 @@ def _build_source(url: str, *, kind: str = "") -> Json:
     if kind and scheme.lower() not in ("http", "https"):
         return {"type": "base64", "media_type": kind, "data": url}
     return {"type": "url", "url": url}
-
-
-def _decode_text(data: str) -> str:
-    try:
-        return base64.b64decode(data).decode(errors="replace")
-    except (binascii.Error, ValueError):
-        return data
 
 
 def _keep_mark(part: Json, block: Json) -> Json:

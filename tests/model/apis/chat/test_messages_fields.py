@@ -69,7 +69,7 @@ def test_documents_are_texts_or_files_with_a_name() -> None:
         "title": "a.txt",
     }
     assert contents({"role": "user", "content": [plain]}) == ["a.txt\n\nHi"]
-    broken = {"type": "file", "file": {"file_data": "data:text/plain;base64,S"}}
+    broken = {"type": "file", "file": {"filename": "b.txt", "file_data": "data:text/plain;base64,S"}}
     pdf = {"type": "file", "file": {"file_data": "data:application/pdf;base64,eA=="}, "context": "c"}
     named = {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,eA=="}}
     assert contents({"role": "user", "content": [broken, pdf]}) == [[broken, named]]
