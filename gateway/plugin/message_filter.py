@@ -26,6 +26,8 @@ Change: TypeAlias = Callable[[str], Work[str]]
 
 _CALLS: Final = ("tool_calls", "function_call")
 _THOUGHTS: Final = "reasoning_details"
+#: The same thoughts as one text.
+_THOUGHT_TEXTS: Final = ("reasoning_content", "reasoning")
 #: What comes behind the thoughts of a round.
 _BEHIND_THOUGHTS: Final = ("content", *_CALLS)
 #: Texts that are data, or words of the API: they are not shown to a reader.
@@ -384,7 +386,7 @@ class _Answer:
             elif name in _CALLS and self.calls is not None:
                 self._calls.add(name, value)
             elif isinstance(value, str) and name not in _OPAQUE:
-                delta[name] = yield from self._screen_text(name, value)
+                delta[name] = delta.get(name, "") + (yield from self._screen_text(name, value))
             elif name == "content" and isinstance(value, list):
                 delta[name] = [*value]
                 for place, part in enumerate(value):
@@ -405,17 +407,29 @@ class _Answer:
         return {**choice, "delta": delta}
 
     def _screen_thoughts(self, entries: list[object], delta: Json) -> Work[None]:
+        n_finished = self._thoughts.n_finished
         try:
             delta[_THOUGHTS] = yield from self._thoughts.screen(entries)
         except AnswerEndedByRule as event:
             self.ended = self.ended or event.rule
         self.ended = self.ended or self._thoughts.ended
+        if self._thoughts.n_finished > n_finished:
+            self._end_thought_texts(delta)
 
     def _end_thought(self, delta: Json) -> None:
         """Add what was held back of a thought that is over."""
         if self.ended is None and (rest := self._thoughts.finish()):
             delta[_THOUGHTS] = rest
+            self._end_thought_texts(delta)
         self.ended = self.ended or self._thoughts.ended
+
+    def _end_thought_texts(self, delta: Json) -> None:
+        """Add what was held back of the same thought as one text: by itself it would be a further thought."""
+        for name in _THOUGHT_TEXTS:
+            one = self._filters.pop(name, None)
+            if one is not None and self.ended is None and (text := one.finish()):
+                delta[name] = delta.get(name, "") + text
+                self.ended = one.ended
 
     def _change_field(self, name: str, value: object, delta: Json) -> Work[None]:
         try:

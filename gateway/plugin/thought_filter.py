@@ -53,10 +53,14 @@ class _ThoughtText:
 
 
 class ThoughtFilters:
-    """The filters of the thoughts of one answer, one thought at a time. `ended`: a filter has ended the answer."""
+    """The filters of the thoughts of one answer, one thought at a time. `ended`: a filter has ended the answer.
+
+    `n_finished` counts the thoughts whose end has come.
+    """
 
     def __init__(self, new_filter: Callable[[], TextFilter], change: ChangeValue) -> None:
         self.ended: str | None = None
+        self.n_finished = 0
         self._new_filter = new_filter
         self._change = change
         self._thought: _ThoughtText | None = None
@@ -84,8 +88,7 @@ class ThoughtFilters:
         thought, self._thought = self._thought, None
         if thought is None:
             return []
-        text = thought.finish()
-        self.ended = self.ended or thought.filter.ended
+        text = self._finish_text(thought)
         return [{**thought.about, thought.key: text}] if text else []
 
     def _screen_piece(self, entry: Json) -> Work[list[Json]]:
@@ -103,14 +106,20 @@ class ThoughtFilters:
                 fields[name] = value if name in _KEPT else (yield from self._change(value))
         if not entry.get(_SIGNATURE):
             return [fields]
-        held = thought.finish()
-        self.ended = self.ended or thought.filter.ended
+        held = self._finish_text(thought)
         if key is not None:
             fields[key] += held
         elif held:
             fields[thought.key] = held
         thought.filter = self._new_filter()
         return [fields if thought.is_changed else {**fields, _SIGNATURE: entry[_SIGNATURE]}]
+
+    def _finish_text(self, thought: _ThoughtText) -> str:
+        """Return what was held back of a thought."""
+        text = thought.finish()
+        self.ended = self.ended or thought.filter.ended
+        self.n_finished += 1
+        return text
 
     def _feed(self, thought: _ThoughtText, text: str) -> Work[str]:
         thought.unsent += text

@@ -13,7 +13,7 @@ from gateways import until_read
 from gateway.contracts.errors import GatewayError
 
 from .asking import GO, HOLD, answering, asks, birth, born, held, line, pending, ranch, user
-from .messaging import send
+from .messaging import accumulate, send, stream
 from .models import Answer, Json, calls, says
 from .talking import World, talking
 
@@ -62,6 +62,18 @@ async def test_guard_stage_reads_the_documents_of_messages(tmp_path: Path, guard
         asked = str(world.model.asked)
     assert "anna@" not in asked and ("EMAIL" in asked) == (guard is not RULE)
     assert (BLOCKED in str(last.json)) == (guard is RULE)
+
+
+async def test_guard_stage_reads_thoughts_that_come_in_pieces(tmp_path: Path) -> None:
+    """In the field that clients show, and in the one that goes back; a changed thought has no signature any more."""
+    about = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+    pieces = ("I write to anna@exa", "mple.com", " now.")
+    thought = [{"reasoning_content": text, "reasoning_details": [{**about, "text": text}]} for text in pieces]
+    signed = {"reasoning_details": [{**about, "signature": "c2ln"}]}
+    async with guarded(tmp_path, Answer((*thought, signed, "Done.")), guard=REDACT) as world:
+        message = accumulate(await stream(world, "Write."))
+    shown = {"type": "thinking", "thinking": "I write to [EMAIL_1] now.", "signature": ""}
+    assert message["content"] == [shown, {"type": "text", "text": "Done."}]
 
 
 async def test_blocked_question_creates_no_approval(tmp_path: Path) -> None:
