@@ -38,7 +38,7 @@ class Chain:
     """A folded chain; `links` are its stages, outermost first, and `handlers` the chain from each of them on.
 
     `guarded` returns a handler inside the stages above the innermost one that runs tools, if they guard answers; None:
-    there are none.
+    there are none. `guards` does so with all stages that guard answers, for a request that goes past the others.
     """
 
     name: str
@@ -46,6 +46,15 @@ class Chain:
     handler: Handler
     handlers: tuple[Handler, ...]
     guarded: Callable[[Handler], Handler] | None = None
+    guards: Callable[[Handler], Handler] | None = None
+
+    def build_plain_handler(self, model: Handler) -> Handler:
+        """Return the handler of a request that goes to the model alone, past the chain: its guards see it."""
+        return model if self.guards is None else self.guards(model)
+
+    def list_guards(self) -> tuple[Link, ...]:
+        """Return the stages that guard answers, outermost first."""
+        return tuple(link for link in self.links if link.guards_answers)
 
     def find_resume_handler(self) -> Handler | None:
         """Return the part of the chain that a resumed run goes through, inside the answer guards; or None."""
@@ -75,14 +84,19 @@ def fold(
             handler = _trace_stage(link.name, handler, tracer)
         handlers.append(handler)
     innermost = max((place for place, link in enumerate(links) if link.runs_tools), default=0)
-    guards = [link for link in links[:innermost] if link.guards_answers]
 
-    def with_guards(inner: Handler) -> Handler:
-        for link in reversed(guards):
-            inner = _wrap_stage(link, inner, counters=counters, clock=clock)
-        return inner
+    def build_guards(guarding: Sequence[Link]) -> Callable[[Handler], Handler] | None:
+        guards = [link for link in guarding if link.guards_answers]
 
-    return Chain(name, tuple(links), handler, tuple(reversed(handlers)), with_guards if guards else None)
+        def with_guards(inner: Handler) -> Handler:
+            for link in reversed(guards):
+                inner = _wrap_stage(link, inner, counters=counters, clock=clock)
+            return inner
+
+        return with_guards if guards else None
+
+    guarded, guards = build_guards(links[:innermost]), build_guards(links)
+    return Chain(name, tuple(links), handler, tuple(reversed(handlers)), guarded, guards)
 
 
 def _wrap_stage(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:

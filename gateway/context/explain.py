@@ -51,7 +51,7 @@ class Explainer:
             model = self.model or exchange.body.get("model")
             return {"lane": "context", "chain": chain.name, "workflow": told, "model": model}
         recorder = _Recorder()
-        links = chain.links if exchange.job.task is None else ()
+        links = chain.links if exchange.job.task is None else chain.list_guards()
         handler = fold(chain.name, links, recorder, counters=self.counters, clock=self.clock).handler
         reply = await handler(replace(exchange, dry=True, delivery=replace(exchange.delivery, events=False)))
         try:
@@ -67,7 +67,7 @@ class Explainer:
             "lane": "context",
             "chain": chain.name,
             "workflow": None,  # else its name, parameters and steps, and none of what follows
-            "task": exchange.job.task,  # else what a program wants for itself, and there are no stages
+            "task": exchange.job.task,  # else what a program wants for itself, and there are no stages but guards
             "stages": stages,
             "intent": None if intent is None else _describe_intent(intent),
             "prompt": exchange.prompt,

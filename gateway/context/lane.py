@@ -220,7 +220,7 @@ class ContextLane:
         if exchange.job.is_one_call:
             handler = self.handlers.calling
         elif exchange.job.task is not None and exchange.job.workflow is None:
-            handler = self.handlers.plain
+            handler = self.build_plain_handler(name)
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add 'agent_loop' to it.")
         if brought is not None:
@@ -255,6 +255,10 @@ class ContextLane:
             run.answer.over_limit = run.answer.over_limit or admission.over_limit
             run.add_done_callback(admission.close)
         return run
+
+    def build_plain_handler(self, chain: str) -> Handler:
+        """Return the model alone, behind the stages of a chain that guard answers."""
+        return self.chains[chain].build_plain_handler(self.handlers.plain)
 
     def find_loop_handler(self, chain: str) -> Handler | None:
         """Return the chain from its agent loop on, or None if it has none."""

@@ -53,6 +53,19 @@ async def test_program_task_with_a_quoted_decision_decides_nothing(tmp_path: Pat
         assert pending["state"] == "pending"
 
 
+async def test_guards_of_the_chain_see_a_task(tmp_path: Path) -> None:
+    """It quotes the user's chat, and a client can call any request a task. Its answer is guarded, too."""
+    stages = [{"use": "intent"}, {"use": "redact_pii"}, {"use": "memory"}, {"use": "agent_loop"}]
+    said = [TITLE, {"role": "user", "content": "Remember: write to ada@example.com"}]
+    async with talking(says("To b", "o@example.com"), chains={"assistant": stages}, tools=desk(tmp_path)) as world:
+        explained = (await world.post({"messages": said}, path="/context/explain")).json
+        answer = await world.chat(said)
+        (sent,) = world.model.asked
+    assert (answer.headers["X-Context-Task"], answer.text) == ("title", "To [EMAIL_2]")
+    assert sent["messages"] == [TITLE, {"role": "user", "content": "Remember: write to [EMAIL_1]"}]
+    assert (explained["stages"], explained["messages"]) == (["redact_pii"], sent["messages"])
+
+
 async def test_task_header_overrides_task_detection(tmp_path: Path) -> None:
     """A word makes any request one; `none` makes it a user's own, and so does nothing where a program fills it in."""
     title = TASKS[0]["messages"]

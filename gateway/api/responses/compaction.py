@@ -1,8 +1,8 @@
 """POST /responses/compact: a conversation as a summary that takes its place, sealed (decision 0046).
 
-The model of the request writes the summary, in one call without stages and tools. Messages of users, systems and
-developers stay as they are, in front of it: OpenAI's answer has all messages of the user and one compaction item. The
-summary counts as untrusted text: it may repeat some.
+The model of the request writes the summary, in one call without tools, and without stages but for those that guard
+answers. Messages of users, systems and developers stay as they are, in front of it: OpenAI's answer has all messages of
+the user and one compaction item. The summary counts as untrusted text: it may repeat some.
 """
 
 from dataclasses import dataclass
@@ -96,10 +96,8 @@ class CompactionPage:
         candidates.filter_allowed(identity.caller)
         exchange: Exchange = await lane.build_exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, prompt=None, job=replace(exchange.job, task=_TASK))
-        key = RequestKey(run_id, None, repeats=False)
-        run = await lane.admit_run(
-            exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(lane.handlers.plain))
-        )
+        key, handler = RequestKey(run_id, None, repeats=False), lane.build_plain_handler(exchange.chain)
+        run = await lane.admit_run(exchange, lambda: lane.runs.begin(exchange, key, lane.with_open_tools(handler)))
         answer = ResponseAnswer(
             ResponseFacts.from_request(asked),
             response_id=build_response_id(run_id),

@@ -12,6 +12,7 @@ from tests.e2e.talking import desk
 
 from .answering import CONVERSATIONS, KEYS, RESPONSES, Client, answering, kinds, text_of
 
+BLUE: Json = {"phrases": {"jars": ["blue jar"]}}
 SUMMARY = "Ada keeps her keys in the blue jar."
 
 
@@ -36,7 +37,7 @@ TALK = [
 
 @pytest.mark.parametrize("path", build_paths("responses"))
 async def test_compaction_keeps_messages_and_appends_a_summary(path: str) -> None:
-    """Messages of users, systems and developers stay. One model call, which no stage sees, and without tools."""
+    """Messages of users, systems and developers stay. One model call without stages and tools."""
     async with answering(says(SUMMARY)) as client:
         client.world.session.headers["X-Context-Mode"] = "context"
         made = await compacted(client, TALK, path=path)
@@ -49,6 +50,18 @@ async def test_compaction_keeps_messages_and_appends_a_summary(path: str) -> Non
         (asked,) = client.world.model.asked
         assert [one["role"] for one in asked["messages"]] == ["system", "user", "assistant", "system", "user"]
         assert "Summarise this conversation" in asked["messages"][-1]["content"] and "tools" not in asked
+
+
+async def test_guards_see_what_is_compacted() -> None:
+    """What is personal goes to the model as little as with any request, and what is blocked does not."""
+    for stage, status in (({"use": "redact_pii"}, 200), ({"use": "block_list", "with": BLUE}, 502)):
+        answers = [says(SUMMARY)] if status == 200 else []
+        chains = {"assistant": [stage, {"use": "agent_loop"}]}
+        async with answering(*answers, chains=chains) as client:
+            said = [*TALK, message("user", "Blue jar: write to ada@example.com")]
+            answer = await client.create(said, path=f"{RESPONSES}/compact")
+            assert answer.status == status and "ada@" not in str(client.world.model.asked)
+            assert ("[EMAIL_1]" in str(client.world.model.asked)) == (status == 200)
 
 
 async def test_a_summary_takes_the_place_of_its_conversation() -> None:
