@@ -96,7 +96,7 @@ class ThoughtFilters:
         key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), None)
         thought = self._thought
         if thought is None:
-            about = {name: entry[name] for name in _ABOUT if name in entry}
+            about: Json = {name: entry[name] for name in _ABOUT if name in entry}
             thought = self._thought = _ThoughtText(about, key or _TEXTS[0], self._new_filter())
         fields: Json = {}
         for name, value in entry.items():

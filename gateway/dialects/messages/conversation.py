@@ -164,12 +164,13 @@ class MessagesConversation:
         if len(message) > 2:
             check_object_fields(f"messages[{i}]", message, _MESSAGE, closed=True)
         content = message.get("content")
-        parts, n_results = None, 0
+        parts: list[Json] = []
+        n_results = 0
         if type(content) is not str:
             parts, n_results = self._convert_blocks(i, content)
         elif content.startswith(PROGRAM_TEXTS):
             parts = [{"type": "text", "text": content}]
-        if parts is None:
+        if type(content) is str and not parts:
             own, self.text = message, content
         else:
             own = {"role": "user", "content": _simplify_typed(parts)}
