@@ -128,7 +128,12 @@ class Approvals:
         It is of the same caller, end user and conversation. None: there is none.
         """
         pending = await self._store.list_approvals(
-            tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN
+            tenant=step.tenant,
+            state="pending",
+            sha256=step.sha256,
+            caller=exchange.caller.name,
+            conversation=exchange.conversation,
+            limit=OF_RUN,
         )
         alike = (one for one in pending if has_same_requester(one, exchange) and one.expires_s > self._clock.time())
         return next((one for one in alike if one.run_id != step.run_id), None)

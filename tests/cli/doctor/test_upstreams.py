@@ -18,6 +18,7 @@ from tests.cli.doctor.examined import examined
         (200, "api_key: k", "ok", "answered 200 in "),
         (401, "api_key: k", "fail", "it refuses the gateway's own key (401)"),
         (403, "api_key: k", "fail", "it refuses the gateway's own key (403)"),
+        (402, "api_key: k", "fail", "it refuses the gateway's own key (402)"),
         (401, "weight: 1", "ok", "wants a key (401), which its clients bring"),
         (404, "weight: 1", "warn", "has no list of models (404)"),
         (307, "weight: 1", "warn", "it answered 307 in place of a list"),
