@@ -70,7 +70,9 @@ def _judge(about: str, head: ResponseHead, took: str, *, has_key: bool) -> Findi
     """Return what the answer to `GET /models` shows about an endpoint."""
     status = head.status
     if status in (401, 402, 403) and has_key:
-        advice = "check its `api_key`" if status != 402 else "look whether its account has money, or set another `api_key`"
+        advice = (
+            "check its `api_key`" if status != 402 else "look whether its account has money, or set another `api_key`"
+        )
         return Finding("fail", about, f"it refuses the gateway's own key ({status})", advice)
     if status in (401, 403):
         return Finding("ok", about, f"answered {took}, and wants a key ({status}), which its clients bring")

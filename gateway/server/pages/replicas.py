@@ -1,5 +1,6 @@
 """The pages of a worker for other workers. Each request is sealed; what has no seal of this store gets 421."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -25,6 +26,9 @@ BELOW: Final = "/replica"
 PATHS: Final = frozenset((b"/replica/mcp", b"/replica/mcp/*", b"/replica/delivered", b"/replica/services/*"))
 _ROUTE: Final = "replica"
 _LIST_BYTES: Final = 64 << 10
+#: So many refused requests are logged one by one in a minute: a stranger who finds the port fills no disk.
+LINES: Final = 5
+_EVERY_S: Final = 60.0
 
 
 class ReplicaSessions(Protocol):
@@ -37,6 +41,24 @@ class ReplicaSessions(Protocol):
     def confirm_delivery(self, mark: bytes) -> None: ...
 
 
+class RefusalLog:
+    """The log of requests that have no valid seal: the first ones of a minute, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._ends_s = float("-inf")
+
+    def record(self, error: SealError, *, now_s: float) -> None:
+        """Log a refused request, unless enough were logged in this minute. `now_s` is monotonic."""
+        if now_s >= self._ends_s:
+            if self._count > LINES:
+                log.warning("%d more requests to the port for other gateways were refused", self._count - LINES)
+            self._count, self._ends_s = 0, now_s + _EVERY_S
+        self._count += 1
+        if self._count <= LINES:
+            log.warning("a request to the port for other gateways was refused: %s", error)
+
+
 class ReplicaPages:
     """The pages for other workers. `sessions` is set once this worker has some. `services` are its servers."""
 
@@ -44,6 +66,7 @@ class ReplicaPages:
         self.sessions: ReplicaSessions | None = None
         self.services = services
         self._replicas = replicas
+        self._refusals = RefusalLog()
 
     def list_routes(self) -> Sequence[Route]:
         return [
@@ -66,7 +89,7 @@ class ReplicaPages:
             try:
                 seal = self._replicas.read_seal(SealedRequest(method=head.method, target=head.target, fields=fields))
             except SealError as error:
-                log.warning("a request to the port for other gateways was refused: %s", error)
+                self._refusals.record(error, now_s=asyncio.get_running_loop().time())
                 return web.json_response({"error": "not for this gateway"}, status=MISDIRECTED)
             return await page(request, seal)
 

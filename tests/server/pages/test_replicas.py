@@ -5,7 +5,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.server.pages.replicas import LINES, RefusalLog
 from gateway.testing.local_gateway import LocalGateway
+from gateway.upstream.replicas.seals import SealError
 
 
 async def test_port_serves_gateways_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -30,3 +32,13 @@ async def test_port_serves_gateways_alone(tmp_path: Path, caplog: pytest.LogCapt
         answer = await others.send(replicas.owner, b"POST", path, fields=fields, body=body)
         assert answer.status == 503  # it runs no such server
         answer.close()
+
+
+def test_refused_requests_are_logged_in_a_bounded_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger who finds the port fills no disk, and the operator learns how many there were."""
+    refusals = RefusalLog()
+    for second in range(100):
+        refusals.record(SealError("it has no seal"), now_s=second / 2)
+    assert caplog.text.count("was refused: it has no seal") == LINES == len(caplog.records)
+    refusals.record(SealError("it came late"), now_s=60.0)
+    assert f"{100 - LINES} more requests" in caplog.text and "was refused: it came late" in caplog.text
