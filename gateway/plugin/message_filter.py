@@ -25,7 +25,7 @@ from gateway.plugin.thought_filter import ThoughtFilters
 Change: TypeAlias = Callable[[str], Work[str]]
 
 _CALLS: Final = ("tool_calls", "function_call")
-_THOUGHTS: Final = "reasoning_details"
+_THOUGHTS: Final = ("reasoning_details", "thinking_blocks")
 #: The same thoughts as one text.
 _THOUGHT_TEXTS: Final = ("reasoning_content", "reasoning")
 #: What comes behind the thoughts of a round.
@@ -316,10 +316,11 @@ class _Answer:
     ended: str | None = None
     _filters: dict[str, TextFilter] = field(default_factory=dict)
     _calls: _Calls = field(default_factory=_Calls)
-    _thoughts: ThoughtFilters = field(init=False)
+    _thoughts: dict[str, ThoughtFilters] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._thoughts = ThoughtFilters(self.new_filter, partial(change_value, change=self.over))
+        change = partial(change_value, change=self.over)
+        self._thoughts = {name: ThoughtFilters(self.new_filter, change) for name in _THOUGHTS}
 
     def is_long(self, chunk: Chunk) -> bool:
         """Return whether a chunk may need more than a moment: a long text, calls that are whole, or unknown fields."""
@@ -333,7 +334,7 @@ class _Answer:
 
     def filter_chunk(self, chunk: Chunk) -> Work[Chunk | None]:
         """Return what may be sent of a chunk; None: nothing yet."""
-        if isinstance(chunk, str) and self._thoughts.holds_back:
+        if isinstance(chunk, str) and any(one.holds_back for one in self._thoughts.values()):
             chunk = {"choices": [{"index": 0, "delta": {"content": chunk}}]}
         if isinstance(chunk, str):
             return (yield from self._screen_text("content", chunk)) or None
@@ -378,11 +379,11 @@ class _Answer:
     def _screen_choice(self, choice: Json) -> Work[Json]:
         delta: Json = {}
         fields = choice.get("delta") or {}
-        if _THOUGHTS not in fields and not fields.keys().isdisjoint(_BEHIND_THOUGHTS):
+        if fields.keys().isdisjoint(_THOUGHTS) and not fields.keys().isdisjoint(_BEHIND_THOUGHTS):
             self._end_thought(delta)
         for name, value in fields.items():
-            if name == _THOUGHTS and isinstance(value, list):
-                yield from self._screen_thoughts(value, delta)
+            if name in _THOUGHTS and isinstance(value, list):
+                yield from self._screen_thoughts(name, value, delta)
             elif name in _CALLS and self.calls is not None:
                 self._calls.add(name, value)
             elif isinstance(value, str) and name not in _OPAQUE:
@@ -406,22 +407,24 @@ class _Answer:
             return {**choice, "delta": delta, "finish_reason": None}
         return {**choice, "delta": delta}
 
-    def _screen_thoughts(self, entries: list[object], delta: Json) -> Work[None]:
-        n_finished = self._thoughts.n_finished
+    def _screen_thoughts(self, name: str, entries: list[object], delta: Json) -> Work[None]:
+        thoughts = self._thoughts[name]
+        n_finished = thoughts.n_finished
         try:
-            delta[_THOUGHTS] = yield from self._thoughts.screen(entries)
+            delta[name] = yield from thoughts.screen(entries)
         except AnswerEndedByRule as event:
             self.ended = self.ended or event.rule
-        self.ended = self.ended or self._thoughts.ended
-        if self._thoughts.n_finished > n_finished:
+        self.ended = self.ended or thoughts.ended
+        if thoughts.n_finished > n_finished:
             self._end_thought_texts(delta)
 
     def _end_thought(self, delta: Json) -> None:
         """Add what was held back of a thought that is over."""
-        if self.ended is None and (rest := self._thoughts.finish()):
-            delta[_THOUGHTS] = rest
-            self._end_thought_texts(delta)
-        self.ended = self.ended or self._thoughts.ended
+        for name, thoughts in self._thoughts.items():
+            if self.ended is None and (rest := thoughts.finish()):
+                delta[name] = rest
+                self._end_thought_texts(delta)
+            self.ended = self.ended or thoughts.ended
 
     def _end_thought_texts(self, delta: Json) -> None:
         """Add what was held back of the same thought as one text: by itself it would be a further thought."""

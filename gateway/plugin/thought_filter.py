@@ -1,6 +1,6 @@
-"""The thoughts of an answer in `reasoning_details`, for stages that look into texts: entries that come in pieces.
+"""The thoughts of an answer as entries that come in pieces (`reasoning_details`, `thinking_blocks`), for guard stages.
 
-A model's API may send thoughts twice, in `reasoning_content` and here. A word that begins in one piece may end in the
+A model's server may send thoughts twice, in `reasoning_content` and so. A word that begins in one piece may end in the
 next, so each thought has a filter of its own. What the filter holds back comes before anything behind the thought. The
 signature of a thought proves its exact text: one that was changed loses it, as its model would refuse it.
 """
@@ -17,7 +17,7 @@ from gateway.plugin.stream_redactor import TextFilter, feed_in_pieces
 #: Changes a value that is no piece of a thought.
 ChangeValue: TypeAlias = Callable[[object], Work[object]]
 #: The fields with a piece of a thought.
-_TEXTS: Final = ("text", "summary")
+_TEXTS: Final = ("text", "summary", "thinking")
 _SIGNATURE: Final = "signature"
 _KEPT: Final = OPAQUE | {"index", "after_text", "after_calls"}
 #: The fields by which the pieces of one entry are known.

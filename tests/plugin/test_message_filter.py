@@ -206,6 +206,10 @@ def test_thoughts_are_filtered_across_their_pieces() -> None:
     assert details == ["A", "BC", "D"]
     behind = [chunk if isinstance(chunk, str) else chunk["choices"][0]["delta"].get("content") for chunk in told]
     assert behind == [None, None, "S", "O"]
+    blocks = [delta({"thinking_blocks": [{"type": "thinking", "thinking": text}]}) for text in ("ab", "cd")]
+    told = answered([*blocks, delta({}, "stop")])
+    shown = [chunk["choices"][0]["delta"]["thinking_blocks"] for chunk in told if not isinstance(chunk, str)]
+    assert "".join(block["thinking"] for blocks in shown for block in blocks) == "ABCD"
     signed = delta({"reasoning_details": [{**about, "text": "ab", "signature": "s"}]}, "stop")
     (last,) = answered([signed])
     assert not isinstance(last, str)

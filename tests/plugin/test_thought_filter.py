@@ -52,7 +52,7 @@ def text_of(told: list[object], index: int = 0, key: str = "text") -> str:
     return "".join(one.get(key, "") for one in told if isinstance(one, dict) and one["index"] == index)
 
 
-@pytest.mark.parametrize("key", ["text", "summary"])
+@pytest.mark.parametrize("key", ["text", "summary", "thinking"])
 def test_word_over_several_pieces_is_found(key: str) -> None:
     told, _ = screened([piece(0, **{key: "I know a"})], [piece(0, **{key: "n"})], [piece(0, **{key: "n. So"})])
     assert text_of(told, key=key) == "I know xxx. So"
