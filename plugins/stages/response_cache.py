@@ -62,7 +62,7 @@ class Config(BaseModel):
         default="key", description="Whose requests may get the same answer: those of an end user, a key or a tenant."
     )
     vary: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")], ...] = Field(
-        default=("openai-organization", "openai-project", "openai-beta"),
+        default=("openai-organization", "openai-project", "openai-beta", "anthropic-beta"),
         description="Header fields of clients that make requests different.",
     )
     wait: Annotated[float, BeforeValidator(parse_positive_seconds)] = Field(

@@ -179,12 +179,13 @@ async def test_cache_control_of_the_request_is_obeyed() -> None:
 
 async def test_unequal_requests_do_not_share_a_cached_response() -> None:
     """Another message, model, credential or a field of `vary`; another `stream` is no other request."""
-    async with caching(*map(says, "abcde")) as world:
+    async with caching(*map(says, "abcdef")) as world:
         assert (await ask(world)).text == "a"
         assert (await ask(world, "Hello!")).text == "b"
         assert (await ask(world, model="n")).text == "c"
         assert (await ask(world, headers={"Authorization": "Bearer theirs"})).text == "d"
         assert (await ask(world, headers={"OpenAI-Project": "p"})).text == "e"
+        assert (await ask(world, headers={"Anthropic-Beta": "b"})).text == "f"
         assert found(await ask(world, headers={"User-Agent": "another"})) == (200, "a", "hit")
 
 
