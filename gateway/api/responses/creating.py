@@ -12,19 +12,23 @@ from aiohttp import web
 
 from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import AdmittedRequest, ContextRequests
+from gateway.api.message_tokens import estimate_tokens
+from gateway.api.ops_pages import REQUEST_ID
 from gateway.api.responses.approval_followup import restore_begun_facts
 from gateway.api.responses.compaction_seal import SealFactory
 from gateway.api.responses.context_limits import ContextLimits
 from gateway.api.responses.idempotency import Repeats
 from gateway.api.responses.response_rows import API, build_not_found_error, read_items
 from gateway.api.responses.response_store import KeptResponses
+from gateway.api.responses.summary import begin_summary, build_summary_facts, read_summary
 from gateway.context.lane import Keep
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.storage.responses import StoredResponse
 from gateway.contracts.storage.store import Json, UnwrittenError
 from gateway.dialects.responses.answer import ResponseAnswer
-from gateway.dialects.responses.conversation import ResponseAsked, resolve_request
+from gateway.dialects.responses.conversation import ResponseAsked, can_compact, compact_request, resolve_request
+from gateway.dialects.responses.fields import find_compact_threshold
 from gateway.dialects.responses.ids import build_response_id, find_run_id, list_request_ids
 from gateway.dialects.responses.items import build_input_items
 from gateway.dialects.responses.request import ResponseRequest, parse_request_body
@@ -98,6 +102,10 @@ class Creation:
         """
         earlier, asked = await self.resolve_request(entered, wanted, content, local=local)
         facts = ResponseFacts.from_request(asked)
+        if wanted.compacts:
+            return await self._begin_compaction(request, entered, asked, facts, earlier, content=content)
+        if (limit := find_compact_threshold(wanted.fields)) is not None and not asked.decisions:
+            asked, facts = await self._compact_above(limit, entered, asked, facts, content=content)
         client = self._build_client_record(asked, facts) if wanted.stores else None
         over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
         again = Repeats(self.kept, entered.caller) if wanted.stores and over_http else None
@@ -163,6 +171,69 @@ class Creation:
             again=repeats,
         )
 
+    async def _begin_compaction(
+        self,
+        request: web.Request,
+        entered: AdmittedRequest,
+        asked: ResponseAsked,
+        facts: ResponseFacts,
+        earlier: Sequence[Json],
+        *,
+        content: bytes,
+    ) -> StartedResponse:
+        """Begin a response whose one item is a compaction. Raises GatewayError, StoreError."""
+        if asked.decisions:
+            text = "A compaction lets no call run: send approval responses without 'compaction_trigger'."
+            raise GatewayError("invalid_field", text, param="input")
+        run_id = request[REQUEST_ID] = generate_run_id()
+        run = await begin_summary(self.requests, entered, asked.body, run_id=run_id)
+        draft = await self._draft(
+            entered,
+            asked,
+            facts,
+            earlier,
+            content=content,
+            request_id=run_id,
+            run_id=run_id,
+            created_s=run.created_s,
+        )
+        return StartedResponse(
+            run=run,
+            request_key=RequestKey(run_id, None, repeats=False),
+            answer=draft.answer,
+            row=draft.row,
+            items=draft.items,
+            streams=asked.streams,
+            keep=draft.keep,
+            again=False,
+        )
+
+    async def _compact_above(
+        self, limit: int, entered: AdmittedRequest, asked: ResponseAsked, facts: ResponseFacts, *, content: bytes
+    ) -> tuple[ResponseAsked, ResponseFacts]:
+        """Return a request with a summary in the place of its earlier answers, if it has more tokens than `limit`.
+
+        The estimate is that of the gateway, as no server of models has counted them yet. Raises GatewayError.
+        """
+        tokens = await run_aside(partial(estimate_tokens, asked.body), content=content)
+        if tokens <= limit or not can_compact(asked):
+            return asked, facts
+        run_id = generate_run_id()
+        run = await begin_summary(self.requests, entered, asked.body, run_id=run_id)
+        seal = await self.sealing.get_seal(entered.caller.tenant)
+        answer = ResponseAnswer(
+            build_summary_facts(facts),
+            response_id=build_response_id(run_id),
+            created_s=run.created_s,
+            now_s=self.kept.clock.time,
+            seal=seal.seal_summary,
+        )
+        (item,) = await read_summary(entered, run, answer)
+        sealed: str = item["encrypted_content"]
+        summarised = compact_request(asked, seal.unseal_summary(sealed))
+        log.info("a conversation of about %d tokens, above %d, was compacted by the run %s", tokens, limit, run_id)
+        return summarised, replace(facts, compaction=sealed)
+
     def hold_response(self, begun: StartedResponse, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it. `streams`: event by event."""
         if begun.keep is None:
@@ -177,6 +248,9 @@ class Creation:
         Raises GatewayError, StoreError.
         """
         earlier, asked = await self.resolve_request(entered, wanted, content, local=local)
+        if wanted.compacts:
+            text = "A compaction calls a model: leave 'generate' out, or the 'compaction_trigger'."
+            raise GatewayError("invalid_field", text, param="generate")
         if asked.decisions:
             raise GatewayError(
                 "invalid_field",
@@ -348,12 +422,14 @@ class Creation:
         )
         if request_key is not None and (key := request_key.idempotency_key) is not None:
             row = replace(row, idempotency_key=key[2], fingerprint=request_key.fingerprint)
+        seal = (await self.sealing.get_seal(entered.caller.tenant)).seal_summary if facts.compacts else None
         answer = ResponseAnswer(
             facts,
             response_id=response_id,
             created_s=created_s,
             now_s=self.kept.clock.time,
             background=background,
+            seal=seal,
         )
         keep = partial(self.kept.store_ended, row, answer) if wanted.stores else None
         return ResponseDraft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)

@@ -19,6 +19,7 @@ from gateway.dialects.responses.output.assembly import Output, find_thought
 from gateway.dialects.responses.output.items import REFUSAL, THOUGHT
 from gateway.dialects.responses.output.resource import Resource, build_error, build_usage
 from gateway.dialects.responses.output.retelling import retell
+from gateway.dialects.responses.output.summary import SummaryOutput
 from gateway.dialects.responses.response_metadata import ResponseFacts
 
 #: Why an answer ends early, in the words of chat completions and of responses.
@@ -39,9 +40,15 @@ class ResponseAnswer:
         created_s: float,
         now_s: Callable[[], float],
         background: bool = False,
+        seal: Callable[[str], str] | None = None,
     ) -> None:
+        """`seal` returns the sealed form of a summary; a response that compacts ends with it."""
         self._resource = Resource(facts, response_id=response_id, created_s=created_s, background=background)
-        self._output = Output(facts, response_id=response_id, events=NoEvents())
+        self._output: Output | SummaryOutput = (
+            SummaryOutput(response_id=response_id, events=NoEvents(), seal=seal)
+            if facts.compacts
+            else Output(facts, response_id=response_id, events=NoEvents())
+        )
         self._now_s = now_s
         self._told = b""
 
@@ -105,24 +112,29 @@ class ResponseAnswer:
         response = self._resource.dump()
         self._output.events.add_response("response.created", response)
         self._output.events.add_response(f"response.{self._resource.status}", response)
+        if self._resource.status == "in_progress":
+            self._output.begin()
 
     def begin(self) -> None:
         """Note that the run has begun."""
         if self._resource.status == "queued":
             self._resource.status = "in_progress"
             self._add_lifecycle_event("response.in_progress")
+        self._output.begin()
 
     def end(self) -> None:
-        """End the response with its run: complete, or incomplete if the model was stopped."""
+        """End the response with its run: complete, or incomplete if the model was stopped.
+
+        Raises GatewayError (upstream_error): it was to be a compaction, and the model wrote no whole summary.
+        """
         self.begin()
         resource, turn = self._resource, self._output.turn
-        resource.incomplete = _INCOMPLETE.get(turn.finish or "")
-        if resource.incomplete is None:
-            self._output.end("completed")
+        reason = _INCOMPLETE.get(turn.finish or "")
+        self._output.end("completed" if reason is None else "incomplete")
+        resource.incomplete = reason
+        if reason is None:
             resource.completed_at = int(self._now_s())
-        else:
-            self._output.end("incomplete")
-        self._complete_response("completed" if resource.incomplete is None else "incomplete")
+        self._complete_response("completed" if reason is None else "incomplete")
 
     def end_without_model(self) -> None:
         """End a response without a model call: its output is empty."""
@@ -176,7 +188,7 @@ class ResponseAnswer:
 class ResponseStream:
     """The frames of one response. Behind `finish` or `build_error_frames` nothing comes."""
 
-    def __init__(self, answer: ResponseAnswer, output: Output) -> None:
+    def __init__(self, answer: ResponseAnswer, output: Output | SummaryOutput) -> None:
         self._answer = answer
         self._output = output
         self._writing = self._write()

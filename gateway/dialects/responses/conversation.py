@@ -7,8 +7,8 @@
 4. Tool messages are text. Images and files of an output follow as a message of the user.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import orjson
@@ -120,6 +120,37 @@ def resolve_request(
         left_out=tuple(dict.fromkeys(tools.left_out.values())),
         listed=frozenset(item["server_label"] for item in items if _lists_tools(item)),
     )
+
+
+def compact_request(asked: ResponseAsked, summary: str) -> ResponseAsked:
+    """Return a request whose messages are those of users and systems, a summary, and what is to be answered.
+
+    That is the last message of the user, or the last calls of the model with their outputs.
+    """
+    messages: list[Json] = asked.body["messages"]
+    tail = _find_tail(messages)
+    kept = [message for message in messages[:tail] if message["role"] != "tool" and not _is_replaced(message)]
+    told = {"role": "system", "content": _SUMMARY + summary}
+    answer_ids = asked.wishes.answer_ids[-1:] if messages[tail]["role"] == "assistant" else ()
+    wishes = replace(asked.wishes, tainted=True, answer_ids=answer_ids, thoughts=())
+    return replace(asked, body={**asked.body, "messages": [*kept, told, *messages[tail:]]}, wishes=wishes)
+
+
+def can_compact(asked: ResponseAsked) -> bool:
+    """Return whether a summary can take the place of something: of an answer before what is to be answered."""
+    messages: list[Json] = asked.body["messages"]
+    return any(message["role"] == "assistant" for message in messages[: _find_tail(messages)])
+
+
+def _find_tail(messages: Sequence[Json]) -> int:
+    """Return the index from which on a model answers: the last message of the user, or of the model with its calls."""
+    return max((i for i, message in enumerate(messages) if message["role"] in ("user", "assistant")), default=0)
+
+
+def _is_replaced(message: Json) -> bool:
+    """Return whether a new summary has the content of a message: an answer of the model, or an earlier summary."""
+    content = message["content"]
+    return message["role"] == "assistant" or (isinstance(content, str) and content.startswith(_SUMMARY))
 
 
 def _lists_tools(item: Json) -> bool:
@@ -236,11 +267,23 @@ class _Conversation:
         """Return the ids of the requests that the messages of the assistant are the answers to, "" for unknown ones."""
         return tuple(self._answer_ids) if any(self._answer_ids) else ()
 
-    def add_all(self, items: Iterable[Json], *, first: int) -> None:
+    def add_all(self, items: Sequence[Json], *, first: int) -> None:
         """Add items; `first` is the index of the first one."""
+        cut = max((i for i, item in enumerate(items) if item["type"] == COMPACTION), default=0)
+        behind = set(map(id, items[cut:])) if cut else ()
         for index, item in enumerate(items, first):
-            self._add_item(index, item)
+            if index - first >= cut or self._counts_before_summary(index, item, behind):
+                self._add_item(index, item)
         self._close_answer()
+
+    def _counts_before_summary(self, index: int, item: Json, behind: Collection[int]) -> bool:
+        """Return whether an item counts although a later summary has its content.
+
+        Messages of users, systems and developers do, and a call whose output is among the items `behind` the summary.
+        """
+        if item["type"] == "message":
+            return bool(item["role"] != "assistant")
+        return id(self._pairs.outputs.get(index)) in behind
 
     def _add_item(self, index: int, item: Json) -> None:
         """Add an item of any kind to the messages; an output goes with its call."""

@@ -25,6 +25,7 @@ from gateway.dialects.field_checks import (
     build_unknown_field_error,
     build_unsupported_error,
     build_whole_number_kind,
+    check_object,
     check_object_fields,
     mark_required,
     refuse,
@@ -125,6 +126,10 @@ _REASONING: Final = {
     "mode": build_short_text_kind(ID_CHARS),
 }
 _STREAM_OPTIONS: Final = {"include_obfuscation": TRUTH}
+_CONTEXT_MANAGEMENT: Final = {
+    "type": mark_required(build_enum_kind("compaction")),
+    "compact_threshold": build_whole_number_kind(1),
+}
 _CONVERSATION: Final = {"id": mark_required(ID)}
 METADATA_PAIRS: Final = 16
 _METADATA_VALUE: Final = Kind(
@@ -159,6 +164,9 @@ def check_fields(fields: Json) -> None:
     if (options := fields.get("stream_options")) is not None:
         check_object_fields("stream_options", options, _STREAM_OPTIONS, closed=True)
     check_metadata(fields.get("metadata") or {})
+    for i, entry in enumerate(fields.get("context_management") or ()):
+        place = f"context_management[{i}]"
+        check_object_fields(place, check_object(place, entry), _CONTEXT_MANAGEMENT, closed=True)
     _check_state(fields)
 
 
@@ -188,8 +196,6 @@ def _check_offered(fields: Json) -> None:
         )
     if fields.get("moderation") is not None:
         raise build_unsupported_error("moderation", "leave it out, or use passthrough")
-    if fields.get("context_management"):
-        raise build_unsupported_error("context_management", "shorten a conversation with POST /responses/compact")
     if fields.get("top_logprobs"):
         raise build_unsupported_error("top_logprobs", "leave it out, or use passthrough")
     if (fields.get("prompt_cache_options") or {}).get("prewarm"):
@@ -233,6 +239,12 @@ def _check_state(fields: Json) -> None:
     if fields.get("background") and fields.get("store") is False:
         text = "'background' needs 'store': the client fetches such a response by its id. Leave 'store' out."
         raise GatewayError("invalid_field", text, param="background")
+
+
+def find_compact_threshold(fields: Json) -> int | None:
+    """Return the lowest number of tokens above which checked fields wish a compaction; None: they wish none."""
+    entries = fields.get("context_management") or ()
+    return min((limit for entry in entries if (limit := entry.get("compact_threshold")) is not None), default=None)
 
 
 def find_conversation_id(fields: Json) -> str | None:

@@ -41,6 +41,8 @@ OUTPUT_OF: Final[Mapping[str, str]] = {
 OUTPUTS: Final = frozenset(OUTPUT_OF.values())
 #: A summary of a conversation that the gateway made. Codex sends it back under another name.
 COMPACTION: Final = "compaction"
+#: The last item of an input that is to be compacted.
+TRIGGER: Final = "compaction_trigger"
 _RENAMED: Final[Mapping[str, str]] = {"compaction_summary": COMPACTION}
 #: Traces of tools that other servers run. A model server gets nothing of them.
 HOSTED: Final = frozenset(
@@ -126,7 +128,7 @@ _SHELL_OUTPUT: Final = {"stdout": mark_required(TEXT), "stderr": mark_required(T
 _OUTCOME: Final = {"type": mark_required(build_enum_kind("exit", "timeout")), "exit_code": WHOLE}
 _LISTED_TOOL: Final = {"name": mark_required(TEXT), "description": TEXT, "input_schema": ANYTHING}
 _UNSUPPORTED: Final[Mapping[str, str]] = {
-    "compaction_trigger": "send the conversation to POST /responses/compact, and go on from its output",
+    TRIGGER: "send it once, as the last item of the 'input' of POST /responses",
     "additional_tools": "name the tools in 'tools'",
     "configuration_update": "set 'reasoning' and 'text' of the request",
 }

@@ -1,18 +1,27 @@
 """A request for a response, read and checked: its fields, items, tools, and what it goes on with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.storage.store import Json
-from gateway.dialects.field_checks import refuse, refuse_missing
+from gateway.dialects.field_checks import (
+    ID,
+    TEXT,
+    check_object_fields,
+    mark_required,
+    refuse,
+    refuse_missing,
+)
 from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.offered_tools import GATEWAY
 from gateway.dialects.responses.choice import resolve_tools
 from gateway.dialects.responses.fields import check_compaction, check_fields, find_conversation_id
-from gateway.dialects.responses.items import check_item, is_without_output
+from gateway.dialects.responses.items import TRIGGER, check_item, is_without_output
 from gateway.dialects.responses.tools import ToolSelection
 
 _INPUT = "text, or a list of items"
+_TRIGGER: Final = {"type": mark_required(TEXT), "id": ID}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +31,7 @@ class ResponseRequest:
     `fields` are its fields as they came, without `input`. `input` are its items, each with a type; a text is the
     message of a user. `references` are the places and ids of its `item_reference` items. `without_output` are the ids
     of ended gateway calls whose output its client left out. `claimed` are the ids of calls that the client attributes
-    to the gateway's tools. `tools` is what `tool_choice` leaves of its tools.
+    to the gateway's tools. `tools` is what `tool_choice` leaves of its tools. `compacts`: the answer is a compaction.
     """
 
     fields: Json
@@ -36,6 +45,7 @@ class ResponseRequest:
     streams: bool = False
     stores: bool = True
     background: bool = False
+    compacts: bool = False
     include: tuple[str, ...] = ()
     tools: ToolSelection = field(default_factory=ToolSelection)
 
@@ -52,7 +62,21 @@ def parse_request_body(body: Json, *, needs_model: bool) -> ResponseRequest:
     """Return the request whose JSON object this is. Raises GatewayError as `request_of` does."""
     check_fields(body)
     _check_model(body, needs_model=needs_model)
-    return _build_request(body, tools=resolve_tools(body))
+    if not _ends_with_trigger(body.get("input")):
+        return _build_request(body, tools=resolve_tools(body))
+    if body.get("background"):
+        text = "A compaction has no background: leave 'background' out, or the 'compaction_trigger'."
+        raise GatewayError("invalid_field", text, param="background")
+    place = f"input[{len(body['input']) - 1}]"
+    check_object_fields(place, body["input"][-1], _TRIGGER, closed=True)
+    wanted = _build_request({**body, "input": body["input"][:-1]}, tools=ToolSelection())
+    return replace(wanted, compacts=True)
+
+
+def _ends_with_trigger(items: object) -> bool:
+    """Return whether the last item of an input, which may be anything, wishes its compaction."""
+    last = items[-1] if type(items) is list and items else None
+    return type(last) is dict and last.get("type") == TRIGGER
 
 
 def parse_compaction(content: bytes) -> ResponseRequest:

@@ -15,7 +15,8 @@ class ResponseFacts:
     `fields` are the request's fields as sent, without `input`. `client` are the client's tools by the names that models
     know; others are functions of the same name. `left_out` are the types of hosted tools that the gateway does not
     have, `listed` the labels whose tools the conversation has listed already. `shows_calls`: the request names tools of
-    the gateway, so their calls are items.
+    the gateway, so their calls are items. `compacts`: the answer is a compaction. `compaction` is the sealed summary
+    that was made before the model call.
     """
 
     fields: Json
@@ -23,6 +24,8 @@ class ResponseFacts:
     left_out: Sequence[str] = ()
     listed: Sequence[str] = ()
     shows_calls: bool = False
+    compacts: bool = False
+    compaction: str | None = None
 
     @classmethod
     def from_request(cls, asked: ResponseAsked) -> "ResponseFacts":
@@ -33,6 +36,7 @@ class ResponseFacts:
             left_out=asked.left_out,
             listed=sorted(asked.listed),
             shows_calls=asked.wishes.offers is not None,
+            compacts=asked.request.compacts,
         )
 
     @classmethod
@@ -49,6 +53,8 @@ class ResponseFacts:
             "left_out": list(self.left_out),
             "listed": list(self.listed),
             "shows_calls": self.shows_calls,
+            **({"compacts": True} if self.compacts else {}),
+            **({} if self.compaction is None else {"compaction": self.compaction}),
         }
 
     def find_tool(self, name: str) -> ClientTool:

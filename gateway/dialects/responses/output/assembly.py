@@ -52,6 +52,13 @@ class Output:
         self._of_gateway = GatewayCalls(facts)
         self._opaque = OpaqueFields()
 
+    def begin(self) -> None:
+        """Add the compaction that was made before the model call, if there is one. Idempotent."""
+        if (sealed := self._facts.compaction) is not None and not self.items:
+            item_id = build_output_id("cmp", self._response_id, 0)
+            self.add(WholeItem({"id": item_id, "type": "compaction", "encrypted_content": sealed}))
+            self.end_item(0)
+
     def add_chunk(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
         if isinstance(chunk, str):
@@ -65,7 +72,8 @@ class Output:
 
     def end(self, status: Status) -> None:
         """End the open item with a status; an empty answer becomes a message without text."""
-        if not self.items and self._open is None and status == "completed":
+        compactions = 0 if self._facts.compaction is None else 1
+        if len(self.items) == compactions and self._open is None and status == "completed":
             self._begin_part(TEXT)
         self.close(status)
         if self.items and isinstance(self.items[-1], ClientCall):
