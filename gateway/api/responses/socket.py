@@ -8,6 +8,8 @@
    request, or its repetition, belongs to none of them.
 5. A client may send further messages while one is answered: `WAITING`, and with it as many bytes as one may have. Then
    nothing more is read until the answer ends.
+6. A steer is answered at once, and keeps its place among the messages that wait (steering.py).
+7. `stream_id` names the lane of a message, and each event of its answer has it. All lanes share one queue.
 """
 
 import asyncio
@@ -27,10 +29,21 @@ from gateway.api.context_request import AdmittedRequest
 from gateway.api.json_body import check_values, is_text
 from gateway.api.ops_pages import REQUEST_ID, Route
 from gateway.api.responses.creating import Creation, ResponseDraft, StartedResponse
+from gateway.api.responses.steering import (
+    STEER_BYTES,
+    TYPE,
+    Steer,
+    Steering,
+    build_successor,
+    find_steer,
+    find_unsteerable_reason,
+    prepend_steers,
+)
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.storage.store import Json, StoreError, UntoldError, build_unwritten_error
 from gateway.dialects.dialect import AnswerStream
+from gateway.dialects.field_checks import build_short_text_kind, refuse
 from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.registry import build_paths
 from gateway.dialects.responses.events import extract_payloads
@@ -48,6 +61,8 @@ log = logging.getLogger("gateway")
 LIFE_S: Final = 3600.0
 #: Messages that wait for their turn, and the latest responses that a connection remembers.
 WAITING, REMEMBERED = 4, 8
+CREATE: Final = "response.create"
+_LANE: Final = build_short_text_kind(64)
 #: Fields of requests over HTTP that mean nothing here.
 _HTTP_ONLY: Final = ("stream_options", "background")
 
@@ -86,7 +101,7 @@ class SocketResponses:
                         if message.type is WSMsgType.TEXT and not await is_text(message.data):
                             await socket.close(code=WSCloseCode.INVALID_TEXT)
                         elif message.type is not WSMsgType.ERROR:
-                            connection.add(message.data if message.type is WSMsgType.TEXT else None)
+                            await connection.add(message.data if message.type is WSMsgType.TEXT else None)
                         del message  # it is as large as a body, and the next one may come late
             except TimeoutError:
                 text = "This WebSocket has been open for its longest time: open a new one."
@@ -100,20 +115,34 @@ class SocketResponses:
         return socket
 
 
+class _Steered:
+    """The place of a steer, which has its answer, among the messages that wait."""
+
+
 class _Connection:
     """One WebSocket and what it remembers."""
 
     def __init__(self, creation: Creation, request: web.Request, socket: PageSocket) -> None:
-        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()  # as many as the WebSocket takes
+        self._waiting: asyncio.Queue[bytes | _Steered | None] = asyncio.Queue()  # as many as the WebSocket takes
         self._creation = creation
         self._request = request
         self._socket = socket
         self._remembered: dict[str, Sequence[Json]] = {}
         self._before: str | None = None  # the response that the turn goes on from
+        self._body: Json = {}  # of the turn, without its input
+        self._lane = b""  # of the turn, as its events have it
+        self._steering = Steering()
+        self._carried: list[Steer] = []  # by the turn, until its response has begun
 
-    def add(self, content: bytes | None) -> None:
-        """Add a message, to be answered behind earlier ones. None: it is not text."""
-        self._waiting.put_nowait(content)
+    async def add(self, content: bytes | None) -> None:
+        """Add a message, to be answered behind earlier ones. None: it is not text. A steer is answered now."""
+        if content is not None and (steer := find_steer(content)) is not None:
+            self._waiting.put_nowait(_Steered())
+            lane = self._lane if steer.get("previous_response_id") == self._steering.active else b""
+            with suppress(ClientConnectionResetError):
+                await self._send(orjson.dumps(self._steering.add_steer(steer)), lane=lane)
+        else:
+            self._waiting.put_nowait(content)
 
     async def run(self) -> None:
         """Answer one message after the other."""
@@ -121,19 +150,36 @@ class _Connection:
             while True:
                 await self._answer_message(await self._waiting.get())
 
-    async def _answer_message(self, content: bytes | None) -> None:
-        """Answer a message, be it with an error, which has the request id of the log."""
+    async def _answer_message(self, content: bytes | _Steered | None) -> None:
+        """Answer a message, be it with an error, which has the request id of the log, and then its steers."""
         with self._socket.answer_oldest_message():
-            self._request[REQUEST_ID] = generate_request_id()
-            failed = True
-            try:
-                failed = await self._run_turn(content)
-            except ClientConnectionResetError:
-                raise
-            except Exception as failure:
-                await self._refuse(_convert_error(failure, self._request[REQUEST_ID]))
-            if failed and self._before is not None:
-                self._remembered.pop(self._before, None)
+            if isinstance(content, _Steered):
+                return
+            self._lane = b""
+            await self._answer_turn(content)
+            while self._carried:
+                before = self._carried[0].response_id
+                await self._answer_turn(build_successor(self._body, before, self._carried))
+
+    async def _answer_turn(self, content: bytes | None) -> None:
+        """Answer one message, or the steers of its response. `_carried` are then those of the response."""
+        self._request[REQUEST_ID] = generate_request_id()
+        failed, response = True, None
+        try:
+            response = await self._run_turn(content)
+            failed = response["status"] == "failed"
+        except ClientConnectionResetError:
+            raise
+        except Exception as failure:
+            error = _convert_error(failure, self._request[REQUEST_ID])
+            await self._refuse(error)
+            for event in self._steering.build_failures(self._carried, "successor_creation_failed", error.message):
+                await self._send_event(event)
+        if failed and self._before is not None:
+            self._remembered.pop(self._before, None)
+        events, self._carried = self._steering.end_response(response)
+        for event in events:
+            await self._send_event(event)
 
     async def _refuse(self, error: GatewayError) -> None:
         """Answer the message with an error."""
@@ -145,10 +191,10 @@ class _Connection:
         """Send an error. Its text names what to do next, and the request id."""
         text = f"{error.message} (request id: {request_id})"
         told = {"type": error.facts.type, "code": error.shown_code, "message": text, "param": error.param}
-        await self._send(orjson.dumps({"type": "error", "status": error.facts.status, "error": told}))
+        await self._send_event({"type": "error", "status": error.facts.status, "error": told})
 
-    async def _run_turn(self, content: bytes | None) -> bool:
-        """Create a response and send its events. Return whether it failed. Raises GatewayError before the first."""
+    async def _run_turn(self, content: bytes | None) -> Json:
+        """Create a response and send its events. Return it. Raises GatewayError before the first."""
         self._before = None
         if content is None:
             raise GatewayError("invalid_json", "Send text: one JSON object a message.")
@@ -158,7 +204,13 @@ class _Connection:
             body = await run_aside(partial(parse_json_object, content), content=content)
             before = body.get("previous_response_id")
             self._before = before if isinstance(before, str) else None
+            self._lane = _pop_lane(body)
             generates = _check_frame(body)
+            if steers := self._steering.take_waiting(before):
+                self._carried = steers
+                body["input"] = prepend_steers(body.get("input"), steers)
+            self._body = {name: value for name, value in body.items() if name != "input"}
+            self._body |= {"type": CREATE, **({"stream_id": orjson.loads(self._lane)} if self._lane else {})}
             parse = partial(parse_request_body, body, needs_model=entered.core.needs_model)
             wanted = await run_aside(parse, content=content)
             answer = self._create if generates else self._prepare
@@ -169,17 +221,19 @@ class _Connection:
                 text = "The gateway's store failed, so nothing was done: its log has this request id."
                 raise build_unwritten_error(error, text) from None
 
-    async def _create(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
+    async def _create(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> Json:
         creation = self._creation
         begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
+        self._carried = []
+        unsteerable = find_unsteerable_reason(self._body, compacts=wanted.compacts)
+        self._steering.begin_response(begun.row.id, unsteerable=unsteerable)
         with creation.hold_response(begun, streams=True):
             await self._relay(entered, begun)
         self._remember_conversation(begun)
         creation.requests.resumption.forget_answered_question(begun.run, begun.request_key)
-        failed: bool = begun.answer.build_resource()["status"] == "failed"
-        return failed
+        return begun.answer.build_resource()
 
-    async def _prepare(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> bool:
+    async def _prepare(self, entered: AdmittedRequest, wanted: ResponseRequest, content: bytes) -> Json:
         """Answer with an empty response, from which the next message goes on with what is new alone."""
         draft = await self._creation.prepare_response(entered, wanted, content, local=self._remembered)
         frames = draft.answer.build_stream_writer().render_without_model()
@@ -187,7 +241,8 @@ class _Connection:
             await draft.keep()
         await self._send_all(frames)
         self._remember_conversation(draft)
-        return False
+        self._carried = []
+        return draft.answer.build_resource()
 
     async def _relay(self, entered: AdmittedRequest, begun: StartedResponse) -> None:
         """Send the events of a run as they come, as `ContextLane.answer` sends them over HTTP."""
@@ -238,9 +293,15 @@ class _Connection:
 
     async def _send_all(self, frames: bytes) -> None:
         for payload in extract_payloads(frames):
-            await self._send(payload)
+            await self._send(payload, lane=self._lane)
 
-    async def _send(self, payload: bytes) -> None:
+    async def _send_event(self, event: Json) -> None:
+        await self._send(orjson.dumps(event), lane=self._lane)
+
+    async def _send(self, payload: bytes, *, lane: bytes) -> None:
+        """Send an event, with its lane behind its other fields."""
+        if lane:
+            payload = b'%b,"stream_id":%b}' % (payload[:-1], lane)
         await self._socket.send_frame(payload, WSMsgType.TEXT)
 
 
@@ -286,15 +347,24 @@ def _convert_error(failure: Exception, request_id: str) -> GatewayError:
     return GatewayError("internal_error", "The gateway failed; its log has this request id.")
 
 
+def _pop_lane(body: Json) -> bytes:
+    """Leave the request in a message, without its lane. Return that as JSON, b"" for none. Raises GatewayError."""
+    lane = body.pop("stream_id", None)
+    if lane is None:
+        return b""
+    if not _LANE.accepts(lane):
+        refuse("stream_id", _LANE.described)
+    return orjson.dumps(lane)
+
+
 def _check_frame(body: Json) -> bool:
     """Leave the request in a message, without what only messages have. Return whether a model is to be called.
 
     Raises GatewayError.
     """
-    if body.pop("type", None) != "response.create":
-        raise GatewayError(
-            "invalid_field", "The message has no known type: send an object of type 'response.create'.", param="type"
-        )
+    if body.pop("type", None) != CREATE:
+        text = f"The message has no known type: send one of '{CREATE}', or a '{TYPE}' of at most {STEER_BYTES} bytes."
+        raise GatewayError("invalid_field", text, param="type")
     generates = body.pop("generate", None)
     if type(generates) not in (bool, NoneType):
         raise GatewayError("invalid_field", "'generate' must be true or false.", param="generate")

@@ -125,21 +125,28 @@ def resolve_request(
 def compact_request(asked: ResponseAsked, summary: str) -> ResponseAsked:
     """Return a request whose messages are those of users and systems, a summary, and what is to be answered.
 
-    That is the last message of the user, or the last calls of the model with their outputs.
+    That is the last message of the user, or the last call of the model with its output.
     """
     messages: list[Json] = asked.body["messages"]
     tail = _find_tail(messages)
-    kept = [message for message in messages[:tail] if message["role"] != "tool" and not _is_replaced(message)]
+    kept = [message for message in messages[:tail] if not _is_replaced(message)]
     told = {"role": "system", "content": _SUMMARY + summary}
-    answer_ids = asked.wishes.answer_ids[-1:] if messages[tail]["role"] == "assistant" else ()
+    last, outputs, answer_ids = messages[tail], messages[tail + 1 :], ()
+    if last["role"] == "assistant":
+        answer_ids = asked.wishes.answer_ids[-1:]
+        calls = (last.get("tool_calls") or ())[-1:]
+        last = {**last, "tool_calls": list(calls)} if calls else last
+        outputs = [one for one in outputs if one.get("tool_call_id") == calls[0]["id"]] if calls else outputs
     wishes = replace(asked.wishes, tainted=True, answer_ids=answer_ids, thoughts=())
-    return replace(asked, body={**asked.body, "messages": [*kept, told, *messages[tail:]]}, wishes=wishes)
+    return replace(asked, body={**asked.body, "messages": [*kept, told, last, *outputs]}, wishes=wishes)
 
 
 def can_compact(asked: ResponseAsked) -> bool:
-    """Return whether a summary can take the place of something: of an answer before what is to be answered."""
+    """Return whether a summary can take the place of an answer, or of a call, before what is to be answered."""
     messages: list[Json] = asked.body["messages"]
-    return any(message["role"] == "assistant" for message in messages[: _find_tail(messages)])
+    tail = _find_tail(messages)
+    calls = sum(len(message.get("tool_calls") or ()) for message in messages)
+    return calls > 1 or any(message["role"] == "assistant" for message in messages[:tail])
 
 
 def _find_tail(messages: Sequence[Json]) -> int:
@@ -148,9 +155,9 @@ def _find_tail(messages: Sequence[Json]) -> int:
 
 
 def _is_replaced(message: Json) -> bool:
-    """Return whether a new summary has the content of a message: an answer of the model, or an earlier summary."""
+    """Return whether a new summary has the content of a message: of the model, of a tool, or an earlier summary."""
     content = message["content"]
-    return message["role"] == "assistant" or (isinstance(content, str) and content.startswith(_SUMMARY))
+    return message["role"] in ("assistant", "tool") or (isinstance(content, str) and content.startswith(_SUMMARY))
 
 
 def _lists_tools(item: Json) -> bool:

@@ -24,7 +24,12 @@ _EVENTS = {
 _ITEMS = frozenset(("message", "function_call", "function_call_output", "reasoning", "compaction"))
 _CHOICES = frozenset(("function", "allowed_tools"))
 #: How events begin that only OpenAI has.
-_OF_OPENAI = ("response.mcp_", "response.custom_tool_call_input.", "response.image_generation_call.")
+_OF_OPENAI = (
+    "response.mcp_",
+    "response.compaction.",
+    "response.custom_tool_call_input.",
+    "response.image_generation_call.",
+)
 
 if importlib.util.find_spec("openai"):
     from tests.dialects.responses.models import check_event as _check_model_of_event

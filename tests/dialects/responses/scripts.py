@@ -89,6 +89,7 @@ class Script:
             created_s=CREATED_S,
             now_s=lambda: ENDED_S,
             background=self.background,
+            seal=lambda text: f"sealed:{len(text)}",
         )
 
     def frames(self, *, after: int = -1) -> list[bytes]:
@@ -184,6 +185,8 @@ _IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR
 _PATCH = '{"type":"update_file","path":"a.py","diff":"+x"}'
 STOP, CALLS = chunks.build_finish("stop"), chunks.build_finish("tool_calls")
 
+COMPACTED = ResponseFacts(fields=FIELDS, compaction="sealed")
+COMPACTS = ResponseFacts(fields=FIELDS, compacts=True)
 SCRIPTS: Mapping[str, Script] = {
     "text": Script(chunks=["Hel", "lo", STOP, USAGE]),
     "nothing": Script(chunks=[STOP]),
@@ -265,5 +268,9 @@ SCRIPTS: Mapping[str, Script] = {
     "everything asked": Script(
         chunks=["{}", STOP, USAGE], facts=ResponseFacts(fields=EVERYTHING, left_out=["web_search"])
     ),
+    "compacted first": Script(chunks=["One", STOP, USAGE], facts=COMPACTED),
+    "compacted first, nothing": Script(chunks=[STOP], facts=COMPACTED, background=True),
+    "compacted first, failure": Script(chunks=["One"], facts=COMPACTED, error=FAILURE),
+    "compaction": Script(chunks=["Sum", "mary", STOP, USAGE], facts=COMPACTS),
     "estimated": Script(chunks=["x", {**USAGE, "context": {"usage_estimated": True}}]),
 }

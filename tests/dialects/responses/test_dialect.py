@@ -48,7 +48,7 @@ def test_responses_request_is_parsed_and_answered(*, streams: bool) -> None:
     assert events[-1]["response"]["output"] == response["output"]
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if not name.startswith("compact")])  # a seal needs a store
 def test_response_output_is_accepted_as_input(name: str) -> None:
     """Clients that keep nothing at the gateway send all of it back, with the outputs of their tools."""
     output = SCRIPTS[name].ended().output

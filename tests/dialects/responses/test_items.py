@@ -127,7 +127,6 @@ def test_names_of_a_megabyte_are_refused(field: str) -> None:
         ({"type": ["message"]}, "invalid_field", "input[0].type"),
         ({"type": "massage"}, "invalid_field", "input[0].type"),
         ({"type": "m" * 1_000_000}, "invalid_field", "input[0].type"),
-        ({"type": "compaction_trigger"}, "unsupported_parameter", "input[0]"),
         ({"type": "additional_tools", "role": "developer", "tools": []}, "unsupported_parameter", "input[0]"),
         ({"type": "configuration_update"}, "unsupported_parameter", "input[0]"),
         ({"role": "tool", "content": ""}, "invalid_field", "input[0].role"),
