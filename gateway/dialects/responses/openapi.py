@@ -41,6 +41,7 @@ _REQUEST: Final[Json] = {
         "reasoning": _make_nullable(_OBJECT),
         "include": _make_nullable({"type": "array", "items": _TEXT}),
         "metadata": _make_nullable({"type": "object", "additionalProperties": _TEXT}),
+        "context_management": _make_nullable(_OBJECTS, "Compaction above `compact_threshold` tokens."),
         "truncation": {"enum": ["auto", "disabled", None]},
         "store": _make_nullable(_TRUTH, "`false`: the response cannot be read again. Default: true."),
         "background": _make_nullable(_TRUTH),

@@ -78,8 +78,8 @@ async def test_steers_of_one_response_keep_their_order() -> None:
 async def test_steer_waits_while_a_call_waits_for_approval(tmp_path: Path) -> None:
     """`pending` has the stub of the decision, and the words reach the model with the decision."""
     gate = asyncio.Event()
-    write = calls("file_operations", operation="write", path="new.txt", content="x")
-    gated = replace(write, pieces=(gate, *write.pieces))
+    write = calls("file_operations", risk_level="high", operation="write", path="new.txt", content="x")
+    gated = replace(write, pieces=({"reasoning_content": "Hm"}, gate, *write.pieces))
     tools = desk(tmp_path, write=True)
     async with answering(gated, says("done"), tools=tools) as client, talking(client) as talk:
         await talk.say("Write it", tools=[GATEWAY])
