@@ -18,8 +18,8 @@ from gateway.dialects.json_object import parse_json_object
 from gateway.dialects.responses.items import OUTPUT_OF, check_item
 from gateway.runs.run_id import generate_run_id
 
-#: The most bytes of a steer, the most steers of one response, and the most responses that are remembered.
-STEER_BYTES, STEERS, REMEMBERED = 256 * 1024, 4, 8
+#: The most bytes of a steer, and the most responses that are remembered. The WebSocket bounds the steers of a response.
+STEER_BYTES, REMEMBERED = 256 * 1024, 8
 TYPE: Final = "response.steer"
 _FIELDS: Final = frozenset(("type", "previous_response_id", "input"))
 _MESSAGE_FIELDS: Final = frozenset(("type", "role", "content"))
@@ -64,9 +64,6 @@ class Steering:
             return self._build_failure(None, before, body["input"], code, text)
         if self.unsteerable is not None:
             return self._build_failure(None, before, body["input"], "steering_not_supported", self.unsteerable)
-        if len(self._accepted) >= STEERS:
-            text = f"A response takes {STEERS} steers at most: wait for the next 'response.created'."
-            return self._build_failure(None, before, body["input"], "too_many_pending_steers", text)
         steer = Steer("steer_" + generate_run_id().removeprefix("run_"), before, body["input"], items)
         self._accepted.append(steer)
         return self._build_event("accepted", steer={"id": steer.id, "previous_response_id": before})

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api.responses.steering import STEER_BYTES, STEERS
+from gateway.api.responses.socket import WAITING
+from gateway.api.responses.steering import STEER_BYTES
 from gateway.contracts.storage.store import Json
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
@@ -60,12 +61,12 @@ async def test_steer_is_accepted_and_begins_a_successor() -> None:
 
 
 async def test_steers_of_one_response_keep_their_order() -> None:
-    """They are the input of one successor; one more than may wait is not taken."""
+    """As many as messages may wait are the input of one successor."""
     gate = asyncio.Event()
     async with answering(says("one", gate), says("two")) as client, talking(client) as talk:
         await talk.say("1")
         first = (await heard(talk, "response.created"))["response"]
-        for number in range(STEERS):
+        for number in range(WAITING):
             await steer(talk, first["id"], [user(str(number))])
             await heard(talk, "response.steer.accepted")
         gate.set()
@@ -105,7 +106,7 @@ async def test_steer_that_cannot_be_applied_returns_its_input() -> None:
         assert failed["error"]["code"] == "response_not_found" and failed["steer"]["input"] == "Hi"
         await talk.say("1")
         first = (await heard(talk, "response.created"))["response"]
-        for said in ("", [], [assistant("x")], [{"type": "item_reference", "id": "x"}], 7):
+        for said in ("", [assistant("x")], [{"type": "item_reference", "id": "x"}], 7):
             await steer(talk, first["id"], said)
             assert (await heard_failure(talk))["error"]["code"] == "invalid_input"
         gate.set()
