@@ -131,7 +131,8 @@ def compact_request(asked: ResponseAsked, summary: str) -> ResponseAsked:
     tail = _find_tail(messages)
     kept = [message for message in messages[:tail] if not _is_replaced(message)]
     told = {"role": "system", "content": _SUMMARY + summary}
-    last, outputs, answer_ids = messages[tail], messages[tail + 1 :], ()
+    last, outputs = messages[tail], messages[tail + 1 :]
+    answer_ids: tuple[str, ...] = ()
     if last["role"] == "assistant":
         answer_ids = asked.wishes.answer_ids[-1:]
         calls = (last.get("tool_calls") or ())[-1:]
