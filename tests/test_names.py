@@ -32,7 +32,7 @@ abandon abort accept acquire act adapt add adjust admit adopt advance advise all
 announce answer append apply approve arrive ask assemble assess assign attach attempt audit authenticate
 authorise authorize await beat become begin bind block bound bring buffer build bypass call cancel capitalize
 carry catch challenge change charge check choose claim classify clean clear clip close collect combine commit
-compare compile complain complete compose compute configure confirm connect construct contain continue control
+compact compare compile complain complete compose compute configure confirm connect construct contain continue control
 convert copy correct cost count cover create cut decay dechunk decide declare decode decompress defer defuse
 delete deliver demand describe detect digest disable discard disconnect dispatch distribute do draft drain
 draw drip drive drop dump echo embed emit encode end enhance enqueue ensure enter escape estimate evaluate
@@ -43,7 +43,7 @@ import indent index init inline insert install interrupt intersect introspect in
 judge keep kill learn leave lex limit link list listen load locate log look lose lower main maintain make map
 mark mask match measure mend merge migrate mount name negotiate normalize note notify nudge number observe
 open operate order pace pack pad paginate pair parenthesize park parse path pause peek pick pin ping place
-plan poll post prepare preview print probe process promote prune publish pump put query queue quote raise rank
+plan poll post prepare prepend preview print probe process promote prune publish pump put query queue quote raise rank
 reach read reap rebuild recall receive recognise reconcile record redact redirect refer refresh refuse
 register rehearse reissue reject rejoin rejudge relay release reload remember remove rename render renew
 reopen repeat replace replan replay report request require reraise reserve reset resolve respond restart

@@ -33,7 +33,7 @@ from gateway.api.responses.steering import (
     STEER_BYTES,
     TYPE,
     Steer,
-    Steering,
+    SteerQueue,
     build_successor,
     find_steer,
     find_unsteerable_reason,
@@ -115,7 +115,7 @@ class SocketResponses:
         return socket
 
 
-class _Steered:
+class _SteerPlace:
     """The place of a steer, which has its answer, among the messages that wait."""
 
 
@@ -123,7 +123,7 @@ class _Connection:
     """One WebSocket and what it remembers."""
 
     def __init__(self, creation: Creation, request: web.Request, socket: PageSocket) -> None:
-        self._waiting: asyncio.Queue[bytes | _Steered | None] = asyncio.Queue()  # as many as the WebSocket takes
+        self._waiting: asyncio.Queue[bytes | _SteerPlace | None] = asyncio.Queue()  # as many as the WebSocket takes
         self._creation = creation
         self._request = request
         self._socket = socket
@@ -131,13 +131,13 @@ class _Connection:
         self._before: str | None = None  # the response that the turn goes on from
         self._body: Json = {}  # of the turn, without its input
         self._lane = b""  # of the turn, as its events have it
-        self._steering = Steering()
+        self._steering = SteerQueue()
         self._carried: list[Steer] = []  # by the turn, until its response has begun
 
     async def add(self, content: bytes | None) -> None:
         """Add a message, to be answered behind earlier ones. None: it is not text. A steer is answered now."""
         if content is not None and (steer := find_steer(content)) is not None:
-            self._waiting.put_nowait(_Steered())
+            self._waiting.put_nowait(_SteerPlace())
             lane = self._lane if steer.get("previous_response_id") == self._steering.active else b""
             with suppress(ClientConnectionResetError):
                 await self._send(orjson.dumps(self._steering.add_steer(steer)), lane=lane)
@@ -150,10 +150,10 @@ class _Connection:
             while True:
                 await self._answer_message(await self._waiting.get())
 
-    async def _answer_message(self, content: bytes | _Steered | None) -> None:
+    async def _answer_message(self, content: bytes | _SteerPlace | None) -> None:
         """Answer a message, be it with an error, which has the request id of the log, and then its steers."""
         with self._socket.answer_oldest_message():
-            if isinstance(content, _Steered):
+            if isinstance(content, _SteerPlace):
                 return
             self._lane = b""
             await self._answer_turn(content)
@@ -204,7 +204,7 @@ class _Connection:
             body = await run_aside(partial(parse_json_object, content), content=content)
             before = body.get("previous_response_id")
             self._before = before if isinstance(before, str) else None
-            self._lane = _pop_lane(body)
+            self._lane = _take_lane(body)
             generates = _check_frame(body)
             if steers := self._steering.take_waiting(before):
                 self._carried = steers
@@ -347,7 +347,7 @@ def _convert_error(failure: Exception, request_id: str) -> GatewayError:
     return GatewayError("internal_error", "The gateway failed; its log has this request id.")
 
 
-def _pop_lane(body: Json) -> bytes:
+def _take_lane(body: Json) -> bytes:
     """Leave the request in a message, without its lane. Return that as JSON, b"" for none. Raises GatewayError."""
     lane = body.pop("stream_id", None)
     if lane is None:

@@ -36,7 +36,7 @@ class Steer:
 
 
 @dataclass(slots=True)
-class Steering:
+class SteerQueue:
     """The steers of one WebSocket. `active` is the response that is answered; `unsteerable` is why it takes none."""
 
     active: str | None = None

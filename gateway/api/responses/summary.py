@@ -1,7 +1,7 @@
-"""The model call that summarises a conversation, for each way to compact one (decisions 0046, 0102).
+"""The model call that summarises a conversation, for each way to compact one (decisions 0046 and 0102).
 
-It is a run of its own without tools, and without stages but for those that guard answers. It counts for limits and usage
-as others do.
+It is a run of its own without tools, and without stages but for those that guard answers. It counts for
+limits and usage as others do.
 """
 
 from collections.abc import Sequence
