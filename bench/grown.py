@@ -12,11 +12,12 @@ from typing import Any, Final, Self
 
 from bench import kernel
 from bench.model import ROUNDS
-from bench.systems import REPOSITORY, Running, System, free_port
+from bench.systems import READY_WITHIN_S, REPOSITORY, Running, System, free_port
 
 Json = dict[str, Any]
 
 READY: Final = b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
 #: The longest that one step of a request may hold the event loop.
 HOLD_BAR_MS: Final = 50.0
 
@@ -40,14 +41,22 @@ class Cost:
 class Grown:
     """This checkout's gateway in `folder`, with a store in a file unless `config` says otherwise.
 
-    `core`: it runs on this one only.
+    `core`: it runs on this one only. `under`: the command of a tool that runs it, so that it needs `ready_s` to start.
     """
 
     def __init__(
-        self, folder: Path, config: Mapping[str, object], *, workers: int = 1, core: int | None = None
+        self,
+        folder: Path,
+        config: Mapping[str, object],
+        *,
+        workers: int = 1,
+        core: int | None = None,
+        under: Sequence[str] = (),
+        ready_s: float = READY_WITHIN_S,
     ) -> None:
         self.folder = folder
         self._core = core
+        self._ready_s = ready_s
         self.store = folder / "gateway.db"
         folder.mkdir(exist_ok=True)
         logging = {"logging": {"access": False, "level": "warning"}}
@@ -55,7 +64,8 @@ class Grown:
         file.write_text(json.dumps({"store": f"sqlite:///{self.store}", **logging, **config}))  # JSON is YAML
         self.port = free_port()
         listen = ("--listen", f"127.0.0.1:{self.port}", "--workers", str(workers))
-        self._system = System("gateway", (sys.executable, "-m", "gateway", "run", "-c", str(file), *listen), self.port)
+        command = (*under, sys.executable, "-m", "gateway", "run", "-c", str(file), *listen)
+        self._system = System("gateway", command, self.port)
         self._running: Running | None = None
 
     def __enter__(self) -> Self:
@@ -69,7 +79,7 @@ class Grown:
     def start(self) -> float:
         """Start the gateway, and return the seconds until it was ready."""
         self._running = Running(self._system, core=self._core, folder=self.folder)
-        return self._running.await_ready(READY)
+        return self._running.await_ready(READY, within_s=self._ready_s)
 
     def kill(self) -> None:
         """Kill the gateway (SIGKILL): it cannot finish anything."""
@@ -138,6 +148,22 @@ class Client:
         if b"content-length:" not in head.lower():
             return b""
         return self._read_exactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
+
+    def read_pieces(self) -> Iterator[bytes]:
+        """Yield the pieces of the next answer as they arrive; one that is streamed comes with its frames."""
+        head = self._read_until(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            raise SystemExit(f"bench: expected 200: {head.decode('latin-1')}{self._rest.decode('latin-1')}")
+        if b"content-length:" in head.lower():
+            yield self._read_exactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
+            return
+        tail = b""
+        while tail != LAST_CHUNK:
+            if not self._rest:
+                self._read()
+            piece, self._rest = self._rest, b""
+            tail = (tail + piece)[-len(LAST_CHUNK) :]
+            yield piece
 
     def ask(self, request: bytes, *, status: int = 200) -> bytes:
         self.send(request)

@@ -43,39 +43,39 @@ class _Replay:
         """Do nothing: the rest is here."""
 
 
-def write_chat(text: Callable[[int], str]) -> list[bytes]:
+def write_chat(text: Callable[[int], str], events: int = EVENTS) -> list[bytes]:
     """Return the events of an answer in chat completions."""
     about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    choices = [{"index": 0, "delta": {"content": text(n)}, "finish_reason": None} for n in range(EVENTS)]
+    choices = [{"index": 0, "delta": {"content": text(n)}, "finish_reason": None} for n in range(events)]
     ends = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     return [b"data: " + orjson.dumps({**about, "choices": [choice]}) + b"\n\n" for choice in [*choices, *ends]]
 
 
-def write_messages(text: Callable[[int], str]) -> list[bytes]:
+def write_messages(text: Callable[[int], str], events: int = EVENTS) -> list[bytes]:
     """Return the events of an answer in Messages."""
-    events: list[Json] = [
+    written: list[Json] = [
         {"type": "message_start", "message": {"id": "msg_1", "type": "message", "model": "m", "usage": {}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     ]
-    deltas = ({"type": "text_delta", "text": text(n)} for n in range(EVENTS))
-    events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-    events += [
+    deltas = ({"type": "text_delta", "text": text(n)} for n in range(events))
+    written += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    written += [
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
     ]
-    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events]
+    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in written]
 
 
-def write_responses(text: Callable[[int], str]) -> list[bytes]:
+def write_responses(text: Callable[[int], str], events: int = EVENTS) -> list[bytes]:
     """Return the events of an answer in Responses."""
     about: Json = {"item_id": f"msg_{'0' * 48}", "output_index": 0, "content_index": 0, "logprobs": []}
-    events: list[Json] = [{"type": "response.created", "response": {"id": "resp_1", "model": "m"}}]
-    events += [
+    written: list[Json] = [{"type": "response.created", "response": {"id": "resp_1", "model": "m"}}]
+    written += [
         {"type": "response.output_text.delta", **about, "delta": text(n), "obfuscation": "x" * 8, "sequence_number": n}
-        for n in range(EVENTS)
+        for n in range(events)
     ]
-    events.append({"type": "response.completed", "response": {"status": "completed"}})
-    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events]
+    written.append({"type": "response.completed", "response": {"status": "completed"}})
+    return [f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in written]
 
 
 def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:

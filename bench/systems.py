@@ -79,10 +79,10 @@ class Running:
     def __repr__(self) -> str:
         return f"<Running {self.system.name!r} port={self.system.port} pid={self._process.pid}>"
 
-    def await_ready(self, probe: bytes) -> float:
+    def await_ready(self, probe: bytes, *, within_s: float = READY_WITHIN_S) -> float:
         """Return the seconds from the start to the first 200 for `probe`. Raises NotReadyError if none comes."""
         answer = "nothing listens"
-        while time.monotonic() < self._began_s + READY_WITHIN_S and self._process.poll() is None:
+        while time.monotonic() < self._began_s + within_s and self._process.poll() is None:
             with suppress(OSError):
                 answer = read_status_line(self.system.port, probe)
                 if " 200 " in answer:

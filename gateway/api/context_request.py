@@ -36,7 +36,7 @@ from gateway.workflows.invocation import build_workflow_usage, find_workflow_cal
 
 _MESSAGES: Final = "/messages"
 #: Claude Code counts no retries, and repeats a stream that broke without `stream`. So an equal body of the same session
-#: of its is the same request. Most of its bodies contain the id of the session, too.
+#: of its is the same request, once the first one has lost its client: its agents may send equal bodies at once.
 _SESSION: Final = b"x-claude-code-session-id"
 _NOT_REPEATED: Final = frozenset(("stream",))
 
@@ -275,6 +275,7 @@ def _build_request_key(
     return RequestKey(
         same,
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
-        repeats=(retries.isdigit() and int(retries) > 0) or session is not None,
+        repeats=retries.isdigit() and int(retries) > 0,
         size_bytes=len(content),
+        may_repeat=session is not None,
     )

@@ -13,12 +13,16 @@ from gateway.contracts.exchange import Exchange
 
 @dataclass(slots=True)
 class RequestKey:
-    """The facts that make two requests the same, and whether the client repeats one. It is not changed."""
+    """The facts that make two requests the same, and whether the client repeats one. It is not changed.
+
+    `may_repeat`: the client marks no repeats. Two equal requests of its are two, unless the first has lost its client.
+    """
 
     fingerprint: str
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller
     repeats: bool
     size_bytes: int = 0  # of the request's body
+    may_repeat: bool = False
 
 
 #: By then the run that has the key is on record everywhere.

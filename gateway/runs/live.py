@@ -54,13 +54,17 @@ class LiveRuns:
         """Return the key as one that repeats a run if the latest run of this request exists only in the store.
 
         That run went on without its client and could not come to an end, or another worker owes its answer. The client
-        need not mark its request as a repeat.
+        need not mark its request as a repeat. If it never marks one, the store may have the run of a gateway that is
+        gone; but an answer that this gateway's workers give or gave to a client is that client's.
         """
         self._forget_old()
         if alike := self._alike.get(request_key.fingerprint):
             is_there = _is_on_record(alike[-1])
+        elif self._owed is None:
+            is_there = request_key.may_repeat
         else:
-            is_there = self._owed is not None and self._owed.has(request_key.fingerprint)
+            same = request_key.fingerprint
+            is_there = self._owed.has(same) or (request_key.may_repeat and not self._owed.is_clients(same))
         return replace(request_key, repeats=True) if is_there else request_key
 
     def find(self, request_key: RequestKey) -> LiveRun | None:

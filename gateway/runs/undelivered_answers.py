@@ -6,7 +6,7 @@ store has a run for it, and no request has to search the store for one.
 1. The supervisor makes one `SharedAnswers` before it forks. Each worker opens it at its own place and writes there. At
    other places it only clears entries that it has delivered.
 2. An answer is under way while a client of its worker reads it. It is owed once that client is gone, or its worker is:
-   the system takes the lock of a worker that dies, however it dies.
+   the system takes the lock of a worker that dies, however it dies. Once it is delivered, its time is negative.
 3. A request has one entry of a place, by its digest. What another request overwrites there, and what is owed for longer
    than `JOINABLE_S`, is known to the store only.
 """
@@ -22,7 +22,8 @@ from typing import Final
 
 #: How long a finished or left run can be joined.
 JOINABLE_S: Final = 60.0
-#: Entries of a place. Each is a digest, and since when the answer is owed (monotonic): `_UNDER_WAY`, or `_NONE`.
+#: Entries of a place. Each is a digest, and since when the answer is owed (monotonic): `_UNDER_WAY`, or `_NONE`. That
+#: of a delivered one is negative.
 ENTRIES: Final = 4096
 _ENTRY: Final = struct.Struct("=16sd")
 _UNDER_WAY, _NONE = float("inf"), 0.0
@@ -76,7 +77,7 @@ class OwedAnswers:
             return
         digest, number = _locate_entry(fingerprint)
         if self._read_since_s(self._place, number, digest) != _NONE:
-            self._write_entry(self._place, number, digest, _NONE)
+            self._write_entry(self._place, number, digest, -self._clock())
         for other in self._others:
             if self._is_owed(self._read_since_s(other, number, digest)):
                 self._write_entry(other, number, digest, _NONE)
@@ -92,8 +93,18 @@ class OwedAnswers:
                 return True
         return False
 
+    def is_clients(self, fingerprint: str) -> bool:
+        """Return whether a living worker gives the answer to this request to a client, or has given it."""
+        digest, number = _locate_entry(fingerprint)
+        for place in (self._place, *self._others):
+            since_s = self._read_since_s(place, number, digest)
+            is_under_way = since_s == _UNDER_WAY and not (place != self._place and self._is_unlocked(place))
+            if is_under_way or (since_s < _NONE and self._clock() - JOINABLE_S <= -since_s):
+                return True
+        return False
+
     def _is_owed(self, since_s: float) -> bool:
-        return self._clock() - JOINABLE_S <= since_s < _UNDER_WAY and since_s != _NONE
+        return since_s > _NONE and self._clock() - JOINABLE_S <= since_s < _UNDER_WAY
 
     def _is_unlocked(self, place: int) -> bool:
         """Return whether no process has the lock of a place."""

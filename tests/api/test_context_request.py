@@ -118,15 +118,40 @@ async def test_unmarked_repeat_in_a_session_gets_the_answer_without_rerunning_to
         assert await client.world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 1
 
 
-async def test_equal_request_of_another_session_begins_a_run_of_its_own(tmp_path: Path) -> None:
+async def test_request_of_another_session_gets_no_answer_of_a_lost_client(tmp_path: Path) -> None:
     """Two people of one key, whose programs write no session into the body."""
+    gate = asyncio.Event()
+    answers: Sequence[Answer] = (RUNS, says("one ", gate, "two"), says("another"))
     body = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "1"}]}
-    async with answering(RUNS, says("one"), says("two"), tools=desk(tmp_path, write=True)) as client:
-        told = []
-        for session in ("s", "t", "s"):
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        first = asyncio.create_task(client.post(body, MESSAGES, headers={"x-claude-code-session-id": "s"}))
+        await client.world.model.upstream.wait_requests(2)
+        first.cancel()
+        await asyncio.wait({first})
+        gate.set()
+        for session, text in (("t", "another"), ("s", "one two")):
             answer = await client.post(body, MESSAGES, headers={"x-claude-code-session-id": session})
-            told.append(answer.json["content"][0]["text"])
-    assert told == ["one", "two", "one"]
+            assert answer.json["content"] == [{"type": "text", "text": text}]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_equal_requests_of_two_agents_in_a_session_are_two_runs(tmp_path: Path, is_over: bool) -> None:
+    """Claude Code's agents may send the same body: each gets its own answer while the first client is not lost."""
+    gate = asyncio.Event()
+    answers: Sequence[Answer] = (RUNS, says("one ", gate, "first"), RUNS, says("one second"))
+    body = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "1"}]}
+    session = {"x-claude-code-session-id": "s"}
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        first = asyncio.create_task(client.post(body, MESSAGES, headers=session))
+        await client.world.model.upstream.wait_requests(2)
+        if is_over:
+            gate.set()
+            await first
+        second = await client.post(body, MESSAGES, headers=session)
+        gate.set()
+        told = [one.json["content"][-1]["text"] for one in (await first, second)]
+        assert told == ["one first", "one second"]
+        assert await client.world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 2
 
 
 @pytest.mark.parametrize("path", PATHS)

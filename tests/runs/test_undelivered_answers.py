@@ -92,6 +92,26 @@ def test_unfinished_answer_of_a_killed_worker_is_owed(shared: SharedAnswers) -> 
     assert not one.has("read")
 
 
+def test_answer_of_a_living_workers_client_is_that_clients(shared: SharedAnswers) -> None:
+    """Under way or delivered; not once its client or its worker is lost, and not after the join window."""
+    clock = ManualClock(100.0)
+    one = OwedAnswers(shared, place=0, clock=clock)
+    assert not one.is_clients("a")
+    one.begin("a")
+    assert one.is_clients("a") and not one.has("a")
+    one.mark_delivered("a")
+    assert one.is_clients("a") and not one.has("a")
+    clock.advance(JOINABLE_S + 1)
+    assert not one.is_clients("a")
+    one.begin("b")
+    one.note_lost_client("b")
+    assert one.has("b") and not one.is_clients("b")
+    with beside(shared, lambda killed: killed.begin("c")) as process:
+        assert one.is_clients("c")
+        os.kill(process, signal.SIGKILL)
+    assert one.has("c") and not one.is_clients("c")
+
+
 def test_single_worker_gateway_stores_no_owed_answers() -> None:
     alone = OwedAnswers(SharedAnswers(places=1), place=0, clock=time.monotonic)
     alone.begin("left")
