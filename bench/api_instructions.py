@@ -35,7 +35,8 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _TURNS: Final = 40
 _TOOLS: Final = 8
-_WARM, _REQUESTS, _STREAMS = 25, 40, 8
+#: Requests of each kind before any is counted, before those of a figure, and of a figure.
+_FIRST, _WARM, _REQUESTS, _STREAMS = 150, 10, 40, 8
 _FEW, _MANY = 16, 272
 _READY_S: Final = 300.0
 
@@ -48,20 +49,22 @@ class Counter:
         self._folder = folder
         self._dumps = count(1)
 
-    def reset(self) -> None:
-        """Begin at 0."""
+    def begin(self) -> None:
+        """Begin to count, at 0. The process is slow from now on."""
+        self._control("--instr=on")
         self._control("--zero")
 
-    def read(self) -> int:
-        """Return the instructions since the last reset."""
+    def end(self) -> int:
+        """Return the instructions since the beginning, and count no more."""
         self._control("--dump")
+        self._control("--instr=off")
         text = (self._folder / f"callgrind.out.{next(self._dumps)}").read_text()
         found = re.search(r"^totals: (\d+)", text, re.MULTILINE)
         assert found is not None
         return int(found[1])
 
-    def _control(self, action: str) -> None:
-        subprocess.run(("callgrind_control", action, self._process), check=True, capture_output=True, timeout=120)
+    def _control(self, *action: str) -> None:
+        subprocess.run(("callgrind_control", *action, self._process), check=True, capture_output=True, timeout=120)
 
 
 class Measurement:
@@ -71,6 +74,14 @@ class Measurement:
         self._client = Client(gateway.port)
         self._mock = mock
         self._counter = counter
+
+    def warm_up(self) -> None:
+        """Let the interpreter and the gateway learn what comes."""
+        for client, model in PAIRS:
+            for turns, streams in ((1, False), (1, True), (_TURNS + 1, False)):
+                request = post(_PATHS[client], build_request(client, f"{model}-m", turns=turns, streams=streams))
+                for _ in range(_FIRST):
+                    self._send(request)
 
     def list_figures(self, client: str, model: str) -> Iterator[tuple[str, float]]:
         """Yield what is measured of a pair, and its instructions."""
@@ -88,12 +99,12 @@ class Measurement:
     def count_request(self, client: str, model: str, *, turns: int, streams: bool = False, number: int) -> float:
         """Return the instructions of one request with so many messages."""
         request = post(_PATHS[client], build_request(client, f"{model}-m", turns=turns, streams=streams))
-        for _ in range(_WARM if self._mock.events == _FEW else 2):
+        for _ in range(_WARM):
             self._send(request)
-        self._counter.reset()
+        self._counter.begin()
         for _ in range(number):
             self._send(request)
-        return self._counter.read() / number
+        return self._counter.end() / number
 
     def count_event(self, client: str, model: str) -> float:
         """Return the instructions of one more event of a stream."""
@@ -153,7 +164,7 @@ def measuring(folder: Path) -> Iterator[Measurement]:
     with ApiMock() as mock:
         url = f"http://127.0.0.1:{mock.port}/v1"
         upstreams = [{"name": name, "base_url": url, "api": name, "models": [f"{name}-*"]} for name in MODEL_APIS]
-        under = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'callgrind.out'}")
+        under = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'callgrind.out'}")
         with Grown(folder, {"upstreams": upstreams}, under=under, ready_s=_READY_S) as gateway:
             mock.events = _FEW
             yield Measurement(gateway, mock, Counter(gateway.running.processes[0], folder))
@@ -162,6 +173,7 @@ def measuring(folder: Path) -> Iterator[Measurement]:
 def main() -> None:
     """Print a row for each pair, and the ratio of each figure to that of the first pair."""
     with tempfile.TemporaryDirectory() as name, measuring(Path(name)) as measurement:
+        measurement.warm_up()
         firsts: dict[str, float] = {}
         for client, model in PAIRS:
             for what, each in measurement.list_figures(client, model):

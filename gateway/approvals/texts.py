@@ -304,22 +304,24 @@ def format_answered_elsewhere(run_id: str, *, approves: bool, language: Language
 
 
 def format_unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
-    """Return the answer about a call with an unknown outcome: a person must look."""
-    request = format_code(f"POST /context/runs/{run_id}/resume")
-    body = format_code(f'{{"step": {step}, "as": "done"}}')
+    """Return the answer about a call with an unknown outcome: what happened, what did not, and what a person types."""
+    command = f"gateway runs resume {run_id} --step {step} --as"
+    done, retry, failed = (format_code(f"{command} {outcome}") for outcome in ("done", "retry", "failed"))
+    request, body = format_code(f"POST /context/runs/{run_id}/resume"), format_code(f'{{"step": {step}, "as": "done"}}')
     if language == "zh":
         return (
-            f"{_format_name(tool)} 已开始执行，但无法得知其结果：它可能已执行，也可能没有。请先核实，再用 {request} "
-            "告知结果："
-            f"{body} 表示已完成，{format_code('retry')} 表示再次执行，{format_code('failed')} "
-            "表示按失败处理。在此之前运行不会继续。"
+            f"{_format_name(tool)} 已开始执行，但在结束之前中断，无法得知其结果：它可能已执行，也可能没有。"
+            "运行已在此停止。\n\n"
+            "请先核实它是否已执行，再在终端中输入以下一行：\n\n"
+            f"- 已执行：{done}\n- 未执行，请再次执行：{retry}\n- 按失败处理并继续：{failed}\n\n"
+            f"程序可发送 {request}：{body}。在此之前该运行不会继续；在这里发送新消息会开始另一个运行。"
         )
     return (
-        f"{_format_name(tool)} was started, and what became of it is unknown: it may have run or not. Look "
-        "first, then say so "
-        f"with {request}: {body} if it was done, {format_code('retry')} to run it again, "
-        f"{format_code('failed')} to go on as if it "
-        "had failed. Until then the run does not go on."
+        f"{_format_name(tool)} was started and cut off, and what became of it is unknown: it may have run or not. "
+        "Its run has stopped there.\n\n"
+        "Look whether it ran. Then type one of these lines in a terminal:\n\n"
+        f"- it ran: {done}\n- it did not, so run it again: {retry}\n- go on as if it had failed: {failed}\n\n"
+        f"Programs send {request} with {body}. Until then this run waits. A new message here begins another run."
     )
 
 

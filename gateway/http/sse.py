@@ -47,6 +47,10 @@ class EventReader:
                 events = whole[6:-2].split(b"\n\ndata: ")
                 if whole.count(b"\n") == 2 * len(events):  # nothing but events of one line
                     return events if whole is data else events + self._take_events(data[end + 2 :])
+        if not self.held and data.startswith(b"event: ") and (end := data.rfind(b"\n\n")) > 0:
+            named = _split_named_events(data[:end])
+            if named is not None:
+                return named if end == len(data) - 2 else named + self._take_events(data[end + 2 :])
         return self._take_events(data)
 
     def _take_events(self, data: bytes) -> list[bytes]:
@@ -67,6 +71,19 @@ class EventReader:
         if len(held) > EVENT_LIMIT_BYTES:
             raise EventError("an event is too large")
         return events
+
+
+def _split_named_events(data: bytes) -> list[bytes] | None:
+    """Return the data of events that are a name and one line of data; None: others are among them."""
+    if _CR in data:
+        return None
+    events = []
+    for block in data.split(b"\n\n"):
+        name, gap, value = block.partition(b"\ndata: ")
+        if not (gap and name.startswith(b"event: ")) or b"\n" in name or b"\n" in value:
+            return None
+        events.append(value)
+    return events
 
 
 def _read_value(line: bytes | bytearray) -> bytes:

@@ -211,11 +211,15 @@ def test_refusal_text_shows_the_call_without_reply_lines(language: Language) -> 
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_unknown_outcome_text_names_the_resume_request(language: Language) -> None:
-    """The route and what to send there."""
+def test_unknown_outcome_text_names_the_lines_to_type_and_the_request(language: Language) -> None:
+    """A line for each outcome, and the route for programs."""
     text = format_unknown_text("execute_sql", run_id="run_7", step=3, language=language)
     assert "`POST /context/runs/run_7/resume`" in text
-    assert '`{"step": 3, "as": "done"}`' in text and "`retry`" in text and "`failed`" in text
+    assert '`{"step": 3, "as": "done"}`' in text
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    outcomes = ("done", "retry", "failed")
+    for line, outcome in zip(lines, outcomes, strict=True):
+        assert line.endswith(f"`gateway runs resume run_7 --step 3 --as {outcome}`")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

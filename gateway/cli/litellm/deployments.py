@@ -8,6 +8,7 @@ from typing import Any, Final, TypeGuard
 from gateway.approvals.escaping import escape_line
 from gateway.cli.litellm.destinations import Note, Surroundings, find_address, find_provider, find_variable
 from gateway.cli.litellm.providers import PROVIDERS
+from gateway.contracts.model_apis import ApiName
 
 _NO_KEY: Final = frozenset(("", "empty", "none", "null"))
 #: Parameters that are translated, or mean nothing here.
@@ -24,12 +25,13 @@ _LIMITS: Final = frozenset(("budget_duration", "max_budget", "rpm", "tpm"))
 
 @dataclass(frozen=True, slots=True)
 class UpstreamServer:
-    """A server and the key for it: `key` is a reference to a variable, or None."""
+    """A server and the key for it: `key` is a reference to a variable, or None. `api` is what its models speak."""
 
     provider: str
     base_url: str
     key: str | None
     header: str | None
+    api: ApiName
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def _convert_deployment(
         _convert_number(params, name, bound, place, note)
         for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))
     )
-    server = UpstreamServer(kind, base_url, key, provider.header if key is not None else None)
+    server = UpstreamServer(kind, base_url, key, provider.header if key is not None else None, provider.api)
     return Deployment(
         name,
         model,

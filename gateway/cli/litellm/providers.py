@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from gateway.contracts.model_apis import ApiName
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """Hold the way to a provider. LiteLLM's `api_base` takes the place of `base_url`; `below` is added to it.
 
     `key` is the variable that LiteLLM reads its key from, `bases` are variables that it reads an address from. `header`
-    carries the key if it is not `Authorization`. `remark` is what an operator should know.
+    carries the key if it is not `Authorization`. `remark` is what an operator should know. Models are asked by `api`.
     """
 
     base_url: str | None = None
@@ -21,6 +23,7 @@ class Provider:
     below: str = ""
     header: str | None = None
     remark: str | None = None
+    api: ApiName = "chat"
 
 
 #: Further names of a provider.
@@ -48,7 +51,9 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             "ANTHROPIC_API_KEY",
             ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
             below="/v1",
-            remark="answers chat completions by its compatibility layer, without prompt caching",
+            remark="is asked by Messages in context mode. In passthrough it answers chat completions by its "
+            "compatibility layer, without prompt caching",
+            api="messages",
         ),
         "cerebras": Provider("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", ("CEREBRAS_API_BASE",)),
         "dashscope": Provider(

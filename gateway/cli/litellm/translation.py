@@ -116,9 +116,9 @@ class _Upstreams:
 
     def list_destinations(self, name: str, group: Sequence[Deployment], told: Translation) -> list[dict[str, str]]:
         """Return what a name of clients stands for: models and their upstreams, in the order of the file."""
-        by_model: defaultdict[tuple[str, bool, str | None], list[Deployment]] = defaultdict(list)
+        by_model: defaultdict[tuple[str, bool, str | None, str], list[Deployment]] = defaultdict(list)
         for one in group:
-            by_model[one.model, one.server.key is None, one.server.header].append(one)
+            by_model[one.model, one.server.key is None, one.server.header, one.server.api].append(one)
         if len(by_model) > 1:
             weight = ", so their weight means nothing" if any(one.weight != 1 for one in group) else ""
             told.notes.append(
@@ -126,7 +126,7 @@ class _Upstreams:
                 f"are not shared among them{weight}"
             )
         uses = []
-        for (model, _, _), ones in by_model.items():
+        for (model, *_), ones in by_model.items():
             upstream = self._get_name(ones)
             self._models[upstream].append(escape_variables(model))
             if (use := {"model": escape_variables(model), "upstream": upstream}) not in uses:
@@ -178,10 +178,12 @@ class _Upstreams:
     def _add(self, servers: tuple[UpstreamServer, ...], ones: Sequence[Deployment]) -> str:
         name = self._choose_free_name(servers[0].provider if len(servers) == 1 else ones[0].name)
         self._names[servers] = name
-        header = {} if servers[0].header is None else {"auth_header": servers[0].header}
+        shared = {} if servers[0].header is None else {"auth_header": servers[0].header}
+        if servers[0].api != "chat":
+            shared["api"] = servers[0].api
         if len(servers) == 1 and ones[0].concurrent is None:
             key = {} if servers[0].key is None else {"api_key": servers[0].key}
-            self._written[name] = {"base_url": servers[0].base_url, **key, **header}
+            self._written[name] = {"base_url": servers[0].base_url, **key, **shared}
             return name
         balance = {} if self._balance is None or len(servers) == 1 else {"balance": self._balance}
         by_server = {one.server: one for one in reversed(ones)}
@@ -190,7 +192,7 @@ class _Upstreams:
             _convert_endpoint(by_server[server], None if are_told_apart else f"{name}-{number}")
             for number, server in enumerate(servers, start=1)
         ]
-        self._written[name] = {"endpoints": endpoints, **header, **balance}
+        self._written[name] = {"endpoints": endpoints, **shared, **balance}
         return name
 
     def _choose_free_name(self, wanted: str) -> str:

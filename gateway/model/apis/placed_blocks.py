@@ -4,7 +4,7 @@ A thought, or another block that is neither text nor a call, knows how much of t
 calls came before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from gateway.contracts.storage.store import Json
@@ -34,6 +34,40 @@ def place_block(block: Json, entry: Mapping[str, object]) -> PlacedBlock:
 def read_count(value: object) -> int:
     """Return a count of a client's; 0: it is none."""
     return value if type(value) is int and value > 0 else 0
+
+
+def extract_placed(
+    details: object,
+    build: Callable[[Sequence[Json]], Iterator[tuple[Json, Json]]],
+    *,
+    form: str,
+    answer: str,
+    proofs: tuple[str, str],
+    known: set[str],
+    claimed: Set[str],
+) -> Sequence[PlacedBlock]:
+    """Return the thoughts of a message in their order, as `build` makes them of entries: each block with its entry.
+
+    `form` is the format of the entries, `answer` their field for the answer that they are of, and `proofs` are the
+    fields of a block that prove it. A client's message may have the thoughts of all rounds behind it: of several
+    answers, those of the last one belong to the message. `known` are the proofs of earlier messages, as those of hidden
+    rounds stand in their places already, and `claimed` are those that belong to another one.
+    """
+    listed = details if isinstance(details, list) else ()
+    entries = [one for one in listed if isinstance(one, dict) and one.get("format") == form]
+    if not entries:
+        return ()
+    last = entries[-1].get(answer)
+    found: list[tuple[int, PlacedBlock]] = []
+    for block, entry in build([one for one in entries if one.get(answer) == last]):
+        proof = block.get(proofs[0]) or block.get(proofs[1])
+        if isinstance(proof, str):
+            if proof in known or proof in claimed:
+                continue
+            known.add(proof)
+        found.append((read_count(entry.get("index")), place_block(block, entry)))
+    found.sort(key=lambda one: one[0])
+    return [placed for _, placed in found]
 
 
 def list_claimed_thoughts(messages: Sequence[Json]) -> frozenset[str]:

@@ -181,3 +181,21 @@ def test_notes_name_the_servers_that_receive_prompts() -> None:
 def test_mcp_servers_are_imported() -> None:
     told = of(mcp_servers={"kb": {"url": "https://kb.example.com/mcp"}})
     assert told.data["mcp"] == {"servers": {"kb": {"url": "https://kb.example.com/mcp"}}}
+
+
+def test_anthropic_models_speak_messages() -> None:
+    """Also under a name that a server of chat completions has, too: each keeps its own upstream."""
+    key = {"api_key": "os.environ/KEY"}
+    models = [
+        {"model_name": "both", "litellm_params": {"model": "anthropic/m", **key}},
+        {"model_name": "both", "litellm_params": {"model": "groq/m", **key}},
+        {"model_name": "near", "litellm_params": {"model": "anthropic/near", "api_base": "http://near:8000", **key}},
+    ]
+    told = translate_config({"model_list": models}, {"KEY": "k"})
+    apis = {upstream["base_url"]: upstream.get("api") for upstream in told.data["upstreams"]}
+    assert apis == {
+        "https://api.anthropic.com/v1": "messages",
+        "https://api.groq.com/openai/v1": None,
+        "http://near:8000/v1": "messages",
+    }
+    assert any("is asked by Messages in context mode" in note for note in told.notes)

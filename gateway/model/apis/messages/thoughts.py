@@ -5,11 +5,11 @@ its place among the blocks of that answer (`index`), and how much of the answer'
 before it, if any (`after_text`, `after_calls`). Blocks of tools that the provider has run go the same way.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from gateway.contracts.storage.store import Json
-from gateway.model.apis.placed_blocks import PlacedBlock, build_place, place_block, read_count
+from gateway.model.apis.placed_blocks import PlacedBlock, build_place, extract_placed
 
 #: What OpenRouter calls this form of thoughts. Others' are not sent: a signature is worth nothing elsewhere.
 FORMAT: Final = "anthropic-claude-v1"
@@ -25,33 +25,23 @@ def build_entry(kind: str, fields: Mapping[str, object], *, index: int, answer_i
 
 
 def extract_blocks(details: object, known: set[str], claimed: Set[str] = frozenset()) -> Sequence[PlacedBlock]:
-    """Return the thoughts of a message as blocks, in their order.
+    """Return the thoughts of a message as blocks, in their order. See `extract_placed`."""
+    return extract_placed(
+        details,
+        _build_blocks,
+        form=FORMAT,
+        answer="id",
+        proofs=("signature", "data"),
+        known=known,
+        claimed=claimed,
+    )
 
-    `known` are the signatures of earlier messages: a client's message may have the thoughts of all rounds behind it,
-    and those of hidden rounds stand in their places already. Of the thoughts of several answers, those of the last one
-    belong to the message. `claimed` are those that belong to another one.
-    """
-    entries = [one for one in details if _is_own(one)] if isinstance(details, list) else []
-    if not entries:
-        return ()
-    last = entries[-1].get("id")
-    found: list[tuple[int, PlacedBlock]] = []
+
+def _build_blocks(entries: Sequence[Json]) -> Iterator[tuple[Json, Json]]:
+    """Yield the block of each entry; none of those that lack what proves it."""
     for entry in entries:
-        block = _build_block(entry)
-        if block is None or entry.get("id") != last:
-            continue
-        proof = block.get("signature") or block.get("data")
-        if isinstance(proof, str):
-            if proof in known or proof in claimed:
-                continue
-            known.add(proof)
-        found.append((read_count(entry.get("index")), place_block(block, entry)))
-    found.sort(key=lambda one: one[0])
-    return [placed for _, placed in found]
-
-
-def _is_own(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("format") == FORMAT
+        if (block := _build_block(entry)) is not None:
+            yield block, entry
 
 
 def _build_block(entry: Json) -> Json | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from gateway.contracts.storage.store import Json
-from gateway.model.apis.placed_blocks import PlacedBlock, build_place, place_block, read_count
+from gateway.model.apis.placed_blocks import PlacedBlock, build_place, extract_placed, read_count
 
 #: What OpenRouter calls this form of thoughts. Others' are not sent: what they encrypt is worth nothing elsewhere.
 FORMAT: Final = "openai-responses-v1"
@@ -32,35 +32,26 @@ def build_entry(kind: str, fields: Mapping[str, object], *, index: int, answer_i
 
 
 def extract_items(details: object, known: set[str], claimed: Set[str] = frozenset()) -> Sequence[PlacedBlock]:
-    """Return the reasoning items of a message, and the phases of its texts, in their order.
+    """Return the reasoning items of a message, and the phases of its texts, in their order. See `extract_placed`."""
+    return extract_placed(
+        details,
+        _build_all_items,
+        form=FORMAT,
+        answer="answer",
+        proofs=("encrypted_content", "id"),
+        known=known,
+        claimed=claimed,
+    )
 
-    `known` are the contents of earlier messages: a client's message may have the thoughts of all rounds behind it, and
-    those of hidden rounds stand in their places already. Of the thoughts of several answers, those of the last one
-    belong to the message. `claimed` are those that belong to another one.
-    """
-    entries = [one for one in details if _is_own(one)] if isinstance(details, list) else []
-    if not entries:
-        return ()
-    last = entries[-1].get("answer")
+
+def _build_all_items(entries: Sequence[Json]) -> Iterator[tuple[Json, Json]]:
+    """Yield the items of entries, each with the first entry of its own."""
     grouped: dict[tuple[int, str], list[Json]] = {}
     for entry in entries:
-        if entry.get("answer") == last:
-            grouped.setdefault((read_count(entry.get("index")), str(entry.get("id"))), []).append(entry)
-    found: list[tuple[int, PlacedBlock]] = []
-    for (index, _), group in grouped.items():
+        grouped.setdefault((read_count(entry.get("index")), str(entry.get("id"))), []).append(entry)
+    for group in grouped.values():
         for item in _build_items(group):
-            proof = item.get("encrypted_content") or item.get("id")
-            if isinstance(proof, str):
-                if proof in known or proof in claimed:
-                    continue
-                known.add(proof)
-            found.append((index, place_block(item, group[0])))
-    found.sort(key=lambda one: one[0])
-    return [placed for _, placed in found]
-
-
-def _is_own(entry: object) -> bool:
-    return isinstance(entry, dict) and entry.get("format") == FORMAT
+            yield item, group[0]
 
 
 def _build_items(entries: list[Json]) -> Iterator[Json]:
