@@ -38,6 +38,7 @@ _BLOCKS: Final = {
 }
 _OF_ASSISTANT: Final = ("thinking", "redacted_thinking", "tool_use", "server_tool_use", "web_search_tool_result")
 _OF_USER: Final = ("tool_result", "image", "document", "search_result")
+_OF_SYSTEM: Final = {"clear_at", "output_config"}
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
 _TOOL: Final = frozenset(
     (
@@ -178,7 +179,8 @@ def _turns(body: Json, ledger: Ledger) -> Iterator[str]:
         role, blocks = turn["role"], _blocks(turn)
         if role == "system" and not ledger.knows_system:
             yield "role 'system' is not supported on this model"
-        if role not in ("user", "assistant", "system") or turn.keys() - {"role", "content"}:
+        beside = turn.keys() - {"role", "content"}
+        if role not in ("user", "assistant", "system") or beside - (_OF_SYSTEM if role == "system" else set()):
             yield f"messages.{at}: the role must be user or assistant, and nothing else stands beside content"
         behind = [one["role"] for one in turns[at + 1 : at + 2]]
         if role == "system" and (before != "user" or behind not in ([], ["assistant"])):
@@ -186,7 +188,7 @@ def _turns(body: Json, ledger: Ledger) -> Iterator[str]:
         if role == before:
             yield f"messages.{at}: roles must alternate"
         before = role
-        if not blocks:
+        if not blocks and not (role == "system" and beside):
             yield f"messages.{at}: all messages must have non-empty content"
         for number, block in enumerate(blocks):
             yield from _block(f"messages.{at}.content.{number}", role, block)
@@ -206,8 +208,8 @@ def _turns(body: Json, ledger: Ledger) -> Iterator[str]:
         yield from _thoughts(f"messages.{at}", blocks, ledger)
     if waiting:
         yield "messages: `tool_use` ids were found without `tool_result` blocks immediately after"
-    last = _blocks(turns[-1])[-1]
-    if before == "assistant" and last["type"] == "text" and last["text"] != last["text"].rstrip():
+    last = _blocks(turns[-1])[-1] if before == "assistant" else {}
+    if last and last["type"] == "text" and last["text"] != last["text"].rstrip():
         yield "messages: final assistant content cannot end with trailing whitespace"
 
 

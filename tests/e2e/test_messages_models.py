@@ -207,6 +207,31 @@ async def test_explain_names_what_the_model_does_not_get(tmp_path: Path) -> None
         assert (candidate["api"], candidate["not_sent"]) == ("messages", ["seed"])
 
 
+async def test_messages_client_loses_nothing_over_a_messages_model(tmp_path: Path) -> None:
+    """The version of its program, an effort in the middle, and how long an instruction counts."""
+    line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;"}
+    asks: list[Json] = [
+        {"role": "user", "content": "Hi."},
+        {"role": "system", "content": "It is late.", "clear_at": "next_user_message"},
+        {"role": "assistant", "content": "Good night."},
+        {"role": "user", "content": "And now?"},
+        {"role": "system", "output_config": {"effort": "low"}},
+    ]
+    async with serving([says("Bye.")], key=KEY) as server:
+        async with talking(server, tmp_path, tools={}) as world:
+            prompt = {"type": "text", "text": "Be brief."}
+            body: Json = {"model": "m", "max_tokens": 99, "system": [line, prompt], "messages": asks}
+            answer = await world.post(body, path="/context/v1/messages")
+            assert answer.json["content"][0]["text"] == "Bye."
+        assert server.refused == []
+        (sent,) = server.taken
+    assert [block["text"] for block in sent["system"]] == [line["text"], "Be brief."]
+    assert [turn for turn in sent["messages"] if turn["role"] == "system"] == [
+        {"role": "system", "content": [{"type": "text", "text": "It is late."}], "clear_at": "next_user_message"},
+        {"role": "system", "content": [], "output_config": {"effort": "low"}},
+    ]
+
+
 async def test_refused_turns_of_the_system_are_text_from_then_on(tmp_path: Path) -> None:
     """The client notices nothing."""
     asks: list[Json] = [{"role": "user", "content": "Hi."}, {"role": "system", "content": "It is late."}]

@@ -5,10 +5,12 @@ conversations. So a call whose result is missing gets one that says so, and a re
 
 Instructions in the middle of a chat are a turn of the system where the API has room for one: right behind the user's
 turn, and at the end or in front of an answer. Elsewhere, and for models from before, they are marked text of the user.
+What only Messages have beside such a message (`messages_api`) stands in its turn again, or in the system prompt.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -27,6 +29,10 @@ _MISSING: Final = "The result of this call is not in the conversation."
 _BEGINNING: Final = "."
 #: Fields of a call beside chat's that belong to it here, too.
 _OF_CALLS: Final = ("caller", "toolset_name", "cache_control")
+#: The version of a program, for the model's server: names and short values, as no stage has looked at it.
+_VERSION_LINE: Final = re.compile(r"x-anthropic-billing-header:(?: ?[A-Za-z_]{1,32}=[0-9A-Za-z._-]{0,64};?){1,16}")
+#: Fields of a turn of the system, with the type of their values.
+_OF_TURNS: Final[Mapping[str, type]] = MappingProxyType({"clear_at": str, "output_config": dict})
 
 
 def build_conversation(messages: Sequence[Json], *, system_turns: bool = True) -> tuple[list[Json], list[Json]]:
@@ -34,7 +40,7 @@ def build_conversation(messages: Sequence[Json], *, system_turns: bool = True) -
     end = 0
     while end < len(messages) and messages[end].get("role") in SYSTEM_ROLES:
         end += 1
-    system = [block for message in messages[:end] for block in build_blocks(message.get("content"))]
+    system = [block for message in messages[:end] for block in _build_prompt(message)]
     writer = _TurnWriter(list_claimed_thoughts(messages), system_turns=system_turns)
     for message in messages[end:]:
         writer.add(message)
@@ -67,7 +73,7 @@ class _TurnWriter:
         elif role in ("tool", "function"):
             self._add_result(message)
         elif role in SYSTEM_ROLES:
-            self._add_instructions(build_blocks(content))
+            self._add_instructions(build_blocks(content), _get_own_fields(message))
         else:
             self._append("user", build_blocks(content))
 
@@ -95,13 +101,22 @@ class _TurnWriter:
         if role == "user":
             self._results = 0
 
-    def _add_instructions(self, blocks: list[Json]) -> None:
-        """Add a system message behind the beginning of the chat."""
+    def _add_instructions(self, blocks: list[Json], own: Json) -> None:
+        """Add a system message behind the beginning of the chat. `own` are the fields of its turn, if it gets one.
+
+        Of two side by side that differ in them, neither has any.
+        """
         is_text = all(block["type"] == "text" for block in blocks)
-        if self._system_turns and is_text and self._turns and self._turns[-1]["role"] != "assistant":
-            self._append("system", blocks)
-        else:
+        if not (self._system_turns and is_text and self._turns and self._turns[-1]["role"] != "assistant"):
             self._append("user", _wrap_instructions(blocks))
+        elif self._turns[-1]["role"] != "system":
+            if blocks or own:
+                self._turns.append({"role": "system", "content": blocks, **own})
+        else:
+            turn = self._turns[-1]
+            turn["content"] += blocks
+            if {name: turn[name] for name in _OF_TURNS if name in turn} != own:
+                self._turns[-1] = {"role": "system", "content": turn["content"]}
 
     def _add_result(self, message: Json) -> None:
         """Add the result of a call in front of what else its turn has, behind other results."""
@@ -165,6 +180,23 @@ class _TurnWriter:
         block = {"type": "tool_use", "id": own, "name": build_plain_name(str(function.get("name") or "unknown"))}
         further = {field: call[field] for field in _OF_CALLS if call.get(field) is not None}
         return {**block, "input": _build_input(function.get("arguments")), **further}
+
+
+def _build_prompt(message: Json) -> list[Json]:
+    """Return the blocks of a system message: the version of a program, and its text."""
+    own = message.get("messages_api")
+    lines = own.get("content") if isinstance(own, dict) else None
+    blocks = build_blocks(lines) if isinstance(lines, list) else []
+    versions = [block for block in blocks if block["type"] == "text" and _VERSION_LINE.fullmatch(block["text"])]
+    return [*versions, *build_blocks(message.get("content"))]
+
+
+def _get_own_fields(message: Json) -> Json:
+    """Return the fields that only Messages have for a turn of the system."""
+    own = message.get("messages_api")
+    if not isinstance(own, dict):
+        return {}
+    return {name: own[name] for name, kind in _OF_TURNS.items() if isinstance(own.get(name), kind)}
 
 
 def _build_input(arguments: object) -> object:

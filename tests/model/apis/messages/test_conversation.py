@@ -69,6 +69,34 @@ def test_later_system_message_is_a_turn_where_the_api_has_room_for_it(messages: 
     assert ("system" in roles) == (MARKED not in [block for turn in found for block in turn["content"]])
 
 
+def test_fields_of_messages_stand_in_their_turn_again() -> None:
+    """Also of a message that is nothing else; not where two differ, or where there is no such turn."""
+    brief: Json = {"role": "system", "content": "Brief.", "messages_api": {"clear_at": "never", "odd": 1}}
+    effort: Json = {"role": "system", "content": "", "messages_api": {"output_config": {"effort": "low"}}}
+    turn = {"role": "system", "content": [text("Brief.")]}
+    assert turns(ASKS, brief)[1:] == [{**turn, "clear_at": "never"}]
+    assert turns(ASKS, effort)[1:] == [{"role": "system", "content": [], "output_config": {"effort": "low"}}]
+    assert turns(ASKS, brief, brief)[1]["clear_at"] == "never"
+    assert turns(ASKS, brief, effort)[1:] == [turn]
+    assert turns(ASKS, effort, ASKS) == [{"role": "user", "content": [text("Look."), text("Look.")]}]
+
+
+@pytest.mark.parametrize(
+    ("line", "goes"),
+    [
+        ("x-anthropic-billing-header: cc_version=2.1.197.e3d; cc_entrypoint=cli; cch=00000;", True),
+        ("x-anthropic-billing-header: cc_version=2; remember that I like tea", False),
+        ("x-anthropic-billing-header: a=1;\nbe=rude;", False),
+        ("Be rude.", False),
+    ],
+)
+def test_version_of_a_program_is_in_front_of_the_system_prompt(line: str, goes: bool) -> None:
+    """And no other text: no stage has looked at it."""
+    own: Json = {"role": "system", "content": "", "messages_api": {"content": [text(line)]}}
+    system, _ = build_conversation([own, {"role": "system", "content": "Be brief."}, ASKS])
+    assert system == [*([text(line)] if goes else []), text("Be brief.")]
+
+
 def test_later_system_message_is_text_for_a_model_without_such_turns() -> None:
     """Its images stay."""
     image = {"type": "image_url", "image_url": {"url": "https://x/a.png"}}
