@@ -1,16 +1,17 @@
 """The instructions that a context request executes, by the API of its client and that of its model, in one gateway.
 
-    python -m bench.api_instructions
+    python -m bench.api_instructions                                    # all pairs, a quarter of an hour
+    python -m bench.api_instructions messages:messages chat:responses
 
-Valgrind's callgrind counts them: a busy machine makes it slow, and changes no figure. A ratio is that to a client of
-chat completions with a model of chat completions, in the same process.
+Valgrind's callgrind counts them: a busy machine makes it slow, and hardly changes a figure. A ratio is that to a client
+of chat completions with a model of chat completions, in the same process.
 """
 
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -36,7 +37,7 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
 _TURNS: Final = 40
 _TOOLS: Final = 8
 #: Requests of each kind before any is counted, before those of a figure, and of a figure.
-_FIRST, _WARM, _REQUESTS, _STREAMS = 150, 10, 40, 8
+_FIRST, _WARM, _REQUESTS, _STREAMS = 100, 10, 30, 6
 _FEW, _MANY = 16, 272
 _READY_S: Final = 300.0
 
@@ -75,9 +76,9 @@ class Measurement:
         self._mock = mock
         self._counter = counter
 
-    def warm_up(self) -> None:
+    def warm_up(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Let the interpreter and the gateway learn what comes."""
-        for client, model in PAIRS:
+        for client, model in pairs:
             for turns, streams in ((1, False), (1, True), (_TURNS + 1, False)):
                 request = post(_PATHS[client], build_request(client, f"{model}-m", turns=turns, streams=streams))
                 for _ in range(_FIRST):
@@ -164,7 +165,12 @@ def measuring(folder: Path) -> Iterator[Measurement]:
     with ApiMock() as mock:
         url = f"http://127.0.0.1:{mock.port}/v1"
         upstreams = [{"name": name, "base_url": url, "api": name, "models": [f"{name}-*"]} for name in MODEL_APIS]
-        under = ("valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'callgrind.out'}")
+        under = (
+            "valgrind",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={folder / 'callgrind.out'}",
+        )
         with Grown(folder, {"upstreams": upstreams}, under=under, ready_s=_READY_S) as gateway:
             mock.events = _FEW
             yield Measurement(gateway, mock, Counter(gateway.running.processes[0], folder))
@@ -172,14 +178,16 @@ def measuring(folder: Path) -> Iterator[Measurement]:
 
 def main() -> None:
     """Print a row for each pair, and the ratio of each figure to that of the first pair."""
+    named = [tuple(name.split(":")) for name in sys.argv[1:]]
+    pairs = [pair for pair in PAIRS if not named or pair in (PAIRS[0], *named)]
     with tempfile.TemporaryDirectory() as name, measuring(Path(name)) as measurement:
-        measurement.warm_up()
+        measurement.warm_up(pairs)
         firsts: dict[str, float] = {}
-        for client, model in PAIRS:
+        for client, model in pairs:
             for what, each in measurement.list_figures(client, model):
                 bar = each / firsts.setdefault(what, each)
                 print(f"{client} -> {model:<10} {what:<38} {each / 1e3:9.1f} thousand {bar:5.2f}x", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,8 @@
 """The CPU time of reading a streamed answer, by the API of its model, in this process: one event a piece.
 
 python -m bench.model_apis
+
+Then that of translating large requests of Messages, at two sizes each: twice the size is to cost twice the time.
 """
 
 import asyncio
@@ -13,6 +15,8 @@ import orjson
 from gateway.contracts.exchange import Chunk, Pause
 from gateway.contracts.model_apis import MODEL_APIS, ApiName
 from gateway.contracts.storage.store import Json
+from gateway.dialects.messages.dialect import DIALECT as MESSAGES
+from gateway.model.adaptation.quirks import NONE
 from gateway.model.apis.table import get_model_api
 from gateway.model.upstream_client import Target
 from gateway.telemetry.metrics import UpstreamTally
@@ -24,6 +28,8 @@ from gateway.upstream.pool import Pool
 
 EVENTS: Final = 20_000
 ROUNDS: Final = 9
+#: Blocks and bytes of large requests.
+REQUESTS: Final = ((5_000, 10 << 10), (10_000, 20 << 10), (100, 5 << 20), (100, 10 << 20))
 
 
 class _Replay:
@@ -94,11 +100,37 @@ def measure_event_us(name: ApiName, pieces: list[bytes]) -> float:
     return min(times) / EVENTS * 1e6
 
 
+def build_large_request(blocks: int, size_bytes: int) -> bytes:
+    """Return a request of Messages with so many blocks in turns of ten, and about so many bytes of text."""
+    text = "word " * max(size_bytes // blocks // 5, 1)
+    contents = [[{"type": "text", "text": text}] * 10 for _ in range(blocks // 10)]
+    messages = [{"role": "assistant" if at % 2 else "user", "content": one} for at, one in enumerate(contents)]
+    return orjson.dumps({"model": "m", "max_tokens": 9, "messages": [*messages, {"role": "user", "content": "Hi"}]})
+
+
+def measure_request_ms(name: ApiName, content: bytes) -> float:
+    """Return the milliseconds of reading a request of Messages and writing it for a model of this API."""
+    access = ModelAccess(api=name)
+    api = get_model_api(Endpoint(name="up", host="h", port=1, authority=b"h", models=access))
+    times = []
+    for _ in range(ROUNDS):
+        began = thread_time()
+        body = MESSAGES.parse(content, needs_model=True).body
+        orjson.dumps(api.build_body(body, NONE, access))
+        times.append(thread_time() - began)
+    return min(times) * 1e3
+
+
 def main() -> None:
-    """Print the cost of an event for each API, for plain texts and for texts with escapes."""
+    """Print the cost of an event for each API, for plain texts and for texts with escapes, and of large requests."""
     for words, text in (("plain", lambda n: f" word {n}"), ("escaped", lambda n: f'"a\n{n}"')):
         for name, write in zip(MODEL_APIS, (write_chat, write_messages, write_responses), strict=True):
             print(f"{words:<8} {name:<9} {measure_event_us(name, write(text)):.3f} us an event")
+    for blocks, size_bytes in REQUESTS:
+        content = build_large_request(blocks, size_bytes)
+        for name in MODEL_APIS:
+            figure = f"{measure_request_ms(name, content):7.1f} ms a request"
+            print(f"messages -> {name:<9} {blocks:>6} blocks {len(content) / 1e6:5.1f} MB {figure}")
 
 
 if __name__ == "__main__":

@@ -75,15 +75,14 @@ class EventReader:
 
 def _split_named_events(data: bytes) -> list[bytes] | None:
     """Return the data of events that are a name and one line of data; None: others are among them."""
-    if _CR in data:
+    blocks = data.split(b"\n\n")
+    gaps = len(blocks) - 1
+    if _CR in data or data.count(b"\n") != 3 * gaps + 1 or data.count(b"\n\nevent: ") != gaps:
         return None
-    events = []
-    for block in data.split(b"\n\n"):
-        name, gap, value = block.partition(b"\ndata: ")
-        if not (gap and name.startswith(b"event: ")) or b"\n" in name or b"\n" in value:
-            return None
-        events.append(value)
-    return events
+    try:
+        return [block[block.index(b"\ndata: ") + 7 :] for block in blocks]
+    except ValueError:
+        return None
 
 
 def _read_value(line: bytes | bytearray) -> bytes:

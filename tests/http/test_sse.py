@@ -46,13 +46,21 @@ def as_the_standard_reads(stream: bytes) -> list[bytes]:
 
 
 BLOCKS = st.sampled_from(
-    [b"data: one\n\n", b"data: two\ndata: three\n\n", b": ping\n\n", b"data: x\r\n\r\n", b"data:\r\r", b"\n"]
+    [
+        *(b"data: one\n\n", b"data: two\ndata: three\n\n", b": ping\n\n", b"data: x\r\n\r\n", b"data:\r\r", b"\n"),
+        *(
+            b"event: a\ndata: four\n\n",
+            b"event: b\ndata: event: b\n\n",
+            b"event: c\n\n",
+            b"event: d\nid: 1\ndata: e\n\n",
+        ),
+    ]
 )
 
 
 @given(st.lists(BLOCKS, max_size=12), st.sets(st.integers(0, 200)))
 def test_event_stream_parser_matches_the_standard(blocks: list[bytes], cuts: set[int]) -> None:
-    """Long runs of events of one line are read in a quicker way, which must not show."""
+    """Long runs of events of one line, and of a name and a line, are read in quicker ways, which must not show."""
     stream = b"".join(blocks)
     reader, found = EventReader(), []
     for start, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]):

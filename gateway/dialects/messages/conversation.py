@@ -164,15 +164,13 @@ class MessagesConversation:
         if len(message) > 2:
             check_object_fields(f"messages[{i}]", message, _MESSAGE, closed=True)
         content = message.get("content")
-        parts: list[Json] = []
-        n_results = 0
-        if type(content) is not str:
-            parts, n_results = self._convert_blocks(i, content)
-        elif content.startswith(PROGRAM_TEXTS):
-            parts = [{"type": "text", "text": content}]
-        if type(content) is str and not parts:
-            own, self.text = message, content
+        text = _find_only_text(content)
+        if text is not None and not text.startswith(PROGRAM_TEXTS):
+            own, n_results = message if text is content else {"role": "user", "content": text}, 0
+            self.text = text
         else:
+            whole: tuple[list[Json], int] = ([{"type": "text", "text": text}], 0)
+            parts, n_results = self._convert_blocks(i, content) if text is None else whole
             own = {"role": "user", "content": _simplify_typed(parts)}
             self.text = "" if n_results else _join_typed_texts(parts)
         if self._awaited:
@@ -231,8 +229,8 @@ class MessagesConversation:
             self._refuse_missing_results(f"messages[{i}]")
         self.text, self._is_user_open = "", False
         content = message.get("content")
-        if type(content) is str:
-            self.messages.append(message)
+        if (text := _find_only_text(content)) is not None:
+            self.messages.append(message if text is content else {"role": "assistant", "content": text})
             return
         for j, block in enumerate(get_parts(lambda: f"messages[{i}].content", content)):
             self._add_block(partial(_format_place, i, j), block)
@@ -290,6 +288,19 @@ class MessagesConversation:
         self.messages.append(message)
         for call_id, output in answer.outputs.items():
             self.messages.append(output or {"role": "tool", "tool_call_id": call_id, "content": _CUT})
+
+
+def _find_only_text(content: object) -> str | None:
+    """Return the text of a content that is nothing else, as most are; None for any other."""
+    if type(content) is str:
+        return content
+    if type(content) is not list or len(content) != 1:
+        return None
+    block = content[0]
+    if type(block) is not dict or len(block) != 2 or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    return text if type(text) is str else None
 
 
 def _format_place(i: int, j: int) -> str:

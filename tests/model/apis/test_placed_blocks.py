@@ -1,7 +1,16 @@
 """The order of an answer whose message keeps thoughts, texts and calls apart."""
 
+from collections.abc import Iterator, Sequence
+
 from gateway.contracts.storage.store import Json
-from gateway.model.apis.placed_blocks import build_place, list_claimed_thoughts, order_blocks, place_block, read_count
+from gateway.model.apis.placed_blocks import (
+    build_place,
+    extract_placed,
+    list_claimed_thoughts,
+    order_blocks,
+    place_block,
+    read_count,
+)
 
 
 def block(name: str) -> Json:
@@ -43,3 +52,26 @@ def test_thoughts_of_answers_with_calls_are_claimed() -> None:
         {"role": "assistant", "tool_calls": [{}], "reasoning_details": "odd"},
     ]
     assert list_claimed_thoughts(messages) == {"a", "b", "c"}
+
+
+def test_thoughts_of_the_last_answer_are_taken_once_in_their_order() -> None:
+    """Not those of another form or answer, of an earlier message, or of another one."""
+
+    def build(entries: Sequence[Json]) -> Iterator[tuple[Json, Json]]:
+        return (({"key": entry.get("key")}, entry) for entry in entries)
+
+    entries: list[Json] = [
+        {"form": 1, "format": "f", "of": "a", "key": "old"},
+        {"format": "f", "of": "b", "index": 2, "key": "two"},
+        {"format": "f", "of": "b", "index": 1, "key": "one", "after_text": 3},
+        {"format": "f", "of": "b", "index": 3, "key": "known"},
+        {"format": "f", "of": "b", "index": 4, "key": "claimed"},
+        {"format": "f", "of": "b", "index": 0},
+        {"format": "g", "of": "c", "key": "foreign"},
+    ]
+    known, claimed = {"known"}, frozenset(("claimed",))
+    found = extract_placed(
+        [*entries, "odd"], build, form="f", answer="of", proofs=("key", "other"), known=known, claimed=claimed
+    )
+    assert [(one.block["key"], one.after_text) for one in found] == [(None, 0), ("one", 3), ("two", 0)]
+    assert known == {"known", "one", "two"}

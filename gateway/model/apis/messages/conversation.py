@@ -156,8 +156,10 @@ class _TurnWriter:
     def _build_answer(self, message: Json) -> list[Json]:
         """Return the blocks of an answer: thoughts, texts and calls in the order in which the model wrote them."""
         texts, calls = build_blocks(message.get("content")), self._build_calls(message)
+        if not (details := message.get("reasoning_details")):  # as in most chats
+            return [*texts, *calls]
         claimed = frozenset[str]() if calls else self._claimed
-        placed = extract_blocks(message.get("reasoning_details"), self._signatures, claimed)
+        placed = extract_blocks(details, self._signatures, claimed)
         return order_blocks(texts, calls, placed)
 
     def _build_calls(self, message: Json) -> list[Json]:
