@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import pytest
 from collector import Collector
 from gateways import until_read
 
@@ -230,6 +231,22 @@ async def test_messages_client_loses_nothing_over_a_messages_model(tmp_path: Pat
         {"role": "system", "content": [{"type": "text", "text": "It is late."}], "clear_at": "next_user_message"},
         {"role": "system", "content": [], "output_config": {"effort": "low"}},
     ]
+
+
+@pytest.mark.parametrize("field", ["output_config", "output_format"])
+async def test_wanted_format_holds_behind_a_tool_of_the_gateway(tmp_path: Path, field: str) -> None:
+    """The model calls in its own words, and then answers in the format."""
+    schema = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+    wanted = {"type": "json_schema", "schema": schema}
+    body: Json = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Where?"}]}
+    body[field] = {"format": wanted, "effort": "low"} if field == "output_config" else wanted
+    named = {"X-Context-Tools": "file_operations"}  # an answer in a format has the tools that its client names
+    answers = [calls("file_operations", READ)], [says("Behind the mirror.")], [says('{"place": "mirror"}')]
+    async with serving(*answers, key=KEY) as server, talking(server, tmp_path) as world:
+        answer = await world.post(body, path="/context/v1/messages", headers=named)
+        assert [block["text"] for block in answer.json["content"]] == ['{"place": "mirror"}']
+        assert server.refused == []
+    assert [sent.get("output_config", {}).get("format") for sent in server.taken] == [None, None, wanted]
 
 
 async def test_refused_turns_of_the_system_are_text_from_then_on(tmp_path: Path) -> None:
