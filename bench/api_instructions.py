@@ -76,7 +76,7 @@ class Measurement:
         self._mock = mock
         self._counter = counter
 
-    def warm_up(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def send_first(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Let the interpreter and the gateway learn what comes."""
         for client, model in pairs:
             for turns, streams in ((1, False), (1, True), (_TURNS + 1, False)):
@@ -181,7 +181,7 @@ def main() -> None:
     named = [tuple(name.split(":")) for name in sys.argv[1:]]
     pairs = [pair for pair in PAIRS if not named or pair in (PAIRS[0], *named)]
     with tempfile.TemporaryDirectory() as name, measuring(Path(name)) as measurement:
-        measurement.warm_up(pairs)
+        measurement.send_first(pairs)
         firsts: dict[str, float] = {}
         for client, model in pairs:
             for what, each in measurement.list_figures(client, model):
