@@ -121,7 +121,7 @@ async def test_unmarked_repeat_in_a_session_gets_the_answer_without_rerunning_to
 async def test_request_of_another_session_gets_no_answer_of_a_lost_client(tmp_path: Path) -> None:
     """Two people of one key, whose programs write no session into the body."""
     gate = asyncio.Event()
-    answers: Sequence[Answer] = (RUNS, says("one ", gate, "two"), says("another"))
+    answers: Sequence[Answer] = (RUNS, says("one ", gate, "two"), says("another"), says("one two"))
     body = {"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "1"}]}
     async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
         first = asyncio.create_task(client.post(body, MESSAGES, headers={"x-claude-code-session-id": "s"}))
