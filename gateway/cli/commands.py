@@ -6,13 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gateway.config import LoadedConfig, load
-from gateway.config.messages import suggest_nearest
-from gateway.config.problems import quote_word
-from gateway.registry.check import check_plugins
-from gateway.workflows.folder import load_workflows
+if TYPE_CHECKING:
+    from gateway.config import LoadedConfig
 
 DEFAULT_FILE = Path("gateway.yaml")
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -86,7 +83,7 @@ def list_own_arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in ("command", "config", "url")}
 
 
-def load_configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> LoadedConfig:
+def load_configuration(args: argparse.Namespace, *, checked: bool = True, warned: bool = True) -> "LoadedConfig":
     """Load the configuration as the command line names it; warnings go to standard error, if `warned`.
 
     Not `checked`: for a command that queries a running gateway; it needs no plugins, and imports none.
@@ -95,8 +92,11 @@ def load_configuration(args: argparse.Namespace, *, checked: bool = True, warned
     if file is None and DEFAULT_FILE.exists():
         file = DEFAULT_FILE
     flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
-    # Imported here: the lane and its HTTP library are half of a start, and not every command reads a configuration.
+    # Imported here: the configuration, the lane and its HTTP library take a second, and `gateway version` reads none.
+    from gateway.config import load
+    from gateway.registry.check import check_plugins
     from gateway.server.lanes.passthrough import check_files
+    from gateway.workflows.folder import load_workflows
 
     loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
     check_files(loaded.settings)
@@ -145,6 +145,10 @@ def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
         if not commands or word.startswith("-"):
             return
         if word not in commands:
+            # Imported here: words for a mistake in the configuration, which it brings along.
+            from gateway.config.messages import suggest_nearest
+            from gateway.config.problems import quote_word
+
             hint = suggest_nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
             parser.error(f"there is no command {quote_word(word)}{hint}")
         parser = commands[word]

@@ -8,7 +8,6 @@ Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wro
 """
 
 import argparse
-import asyncio
 import importlib
 import itertools
 import os
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway import __version__
-from gateway.approvals.escaping import escape_line
 from gateway.cli.commands import (
     CommandError,
     Commands,
@@ -30,7 +28,6 @@ from gateway.cli.commands import (
     read_input_lines,
 )
 from gateway.cli.gc_tuning import collector_off
-from gateway.config import ConfigError
 from gateway.features.registry import list_features, load_part
 
 PROFILES = ("literal", "standard", "hardened")
@@ -47,15 +44,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
     except CommandError as error:
+        from gateway.approvals.escaping import escape_line  # only a command that fails shows another's text
+
         print(f"gateway: {escape_line(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of the pipe has seen enough; the flush at exit must not fail for it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _import_config_error() as error:  # Python evaluates this line only when a command has raised something else
+        print(error, file=sys.stderr)
     return 1
+
+
+def _import_config_error() -> type[Exception]:
+    from gateway.config import ConfigError  # the configuration, which `gateway version` does not read
+
+    return ConfigError
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
+    import asyncio
+
     from gateway.cli.api_probe import describe_apis
     from gateway.cli.check_config import describe_config
     from gateway.cli.replicas import describe_replicas
@@ -107,6 +114,8 @@ def scan(_args: argparse.Namespace) -> int:
 
 def assess(args: argparse.Namespace) -> int:
     # Imported here: the gate brings all tools and assessors along, of which a server needs only the enabled ones.
+    import asyncio
+
     from gateway.cli.assess import assess_lines
     from gateway.server.offline_gate import build_offline_gate, list_asking_services
 
@@ -118,6 +127,8 @@ def assess(args: argparse.Namespace) -> int:
 
 
 def start_selftest(_args: argparse.Namespace) -> int:
+    import asyncio
+
     from gateway.testing.selftest import run_selftest  # it brings the test upstream along, which `run` never needs
 
     return asyncio.run(run_selftest())

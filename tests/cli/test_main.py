@@ -39,6 +39,19 @@ def test_version_flag_prints_name_and_version(capsys: pytest.CaptureFixture[str]
     assert said(capsys, "--version") == (0, f"twolane {__version__}\n", "")
 
 
+def test_version_imports_neither_the_configuration_nor_a_server() -> None:
+    """In a process of its own: what a script calls for each of its steps answers without a second of imports."""
+    code = (
+        "import sys; from gateway.cli.main import main; main(['version']);"
+        "print(*sorted(name for name in sys.modules if name.startswith('gateway.')), file=sys.stderr);"
+        "print(*sys.modules.keys() & {'aiohttp', 'asyncio', 'orjson', 'pydantic', 'yaml'}, file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    own = "gateway.cli gateway.cli.commands gateway.cli.gc_tuning gateway.cli.main gateway.features"
+    assert (ended.stdout, ended.stderr) == (f"twolane {__version__}\n", f"{own} gateway.features.registry\n\n")
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """And each command has a help of its own."""
     code, out, _ = said(capsys, "--help")
