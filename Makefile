@@ -31,7 +31,7 @@ EVERYWHERE := not clients and not soak and not soak_judge and not judged and not
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_plugin_independence.py test_errors.py test_sentences.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-valkey test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock release clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-valkey test-prometheus test-clients test-clients-all test-judged test-mcp test-servers test-browser test-deploy test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth request-calls docs site lock release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ fmt: $(VENV)/.dev ## format the code
 
 selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
 	@$(PY) -m gateway selftest
+
+request-calls: $(VENV)/.dev ## write down the calls of functions that a request costs (tests/data/request_calls.yaml)
+	$(PY) -m tests.request_calls
 
 bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
 	$(PY) -m bench.run $(ARGS)
