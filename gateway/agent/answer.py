@@ -33,6 +33,8 @@ from gateway.dialects.usage import TurnUsage
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
 _ABOUT_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs"))
 _NONE_EXACT: Final[Mapping[str, Json]] = {}
+#: Texts of an answer that its client gets whole are read together up to so many characters.
+_JOINED_CHARS: Final = 4096
 
 
 @dataclass(slots=True)
@@ -61,7 +63,8 @@ class AnswerReader:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
     `scans`: the reader looks for calls in its text, too. `exact_tools` come from the exchange. `has_sources`: the
-    model's server has read untrusted text by itself. `has_tool` returns whether a tool exists.
+    model's server has read untrusted text by itself. `has_tool` returns whether a tool exists. `joins`: texts in a row
+    are read together, since the client gets the answer whole.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class AnswerReader:
         scans: bool = True,
         exact_tools: Mapping[str, Json] = _NONE_EXACT,
         has_tool: HasTool | None = None,
+        joins: bool = False,
     ) -> None:
         self.reason: str | None = None
         self.has_sources = False
@@ -83,6 +87,7 @@ class AnswerReader:
         self._defuser = Defuser()
         self._further = further or Further()
         self._exact_tools = exact_tools
+        self._joins = joins
         self._echoed = FieldAccumulator()
         self._content_parts: list[Json] = []  # without the text parts
 
@@ -111,7 +116,14 @@ class AnswerReader:
                     pause = emit(told_text) or pause
             return pause
 
-        await reply.stream(take)
+        if self._joins:
+            joined = _JoinedTexts(take)
+            try:
+                await reply.stream(joined.take)
+            finally:  # what came before a failure counts as much as it would one by one
+                joined.flush()
+        else:
+            await reply.stream(take)
         if rest := self._further.beside.end_round():
             emit(chunks.build_delta(rest))
 
@@ -183,6 +195,35 @@ class AnswerReader:
         return "".join(texts)
 
 
+class _JoinedTexts:
+    """The texts of an answer that no client sees before its end: those in a row go on as one."""
+
+    __slots__ = ("_chars", "_emit", "_texts")
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._texts: list[str] = []
+        self._chars = 0
+
+    def take(self, chunk: Chunk) -> Pause | None:
+        """Keep a text, or emit what is kept and then the chunk (`Emit`)."""
+        if not isinstance(chunk, str):
+            pause = self.flush()
+            return self._emit(chunk) or pause
+        self._texts.append(chunk)
+        self._chars += len(chunk)
+        return self.flush() if self._chars >= _JOINED_CHARS else None
+
+    def flush(self) -> Pause | None:
+        """Emit the texts that are kept as one."""
+        if not self._texts:
+            return None
+        text = "".join(self._texts)
+        self._texts.clear()
+        self._chars = 0
+        return self._emit(text)
+
+
 class PlainAnswer:
     """The reader of one reply for its text alone, whatever it looks like. It emits nothing."""
 
@@ -248,7 +289,13 @@ def build_reader(
     scans, exact_tools = holds_back or wants_text(exchange.body), exchange.steering.exact_tools
     spoken = _discard_text if hides_text else spoken
     return AnswerReader(
-        usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool
+        usage=usage,
+        spoken=spoken,
+        further=further,
+        scans=scans,
+        exact_tools=exact_tools,
+        has_tool=has_tool,
+        joins=not exchange.delivery.streams,
     )
 
 

@@ -277,11 +277,15 @@ class KeyRing:
 
         It checks keys that end, or are bound to networks, or can be revoked, before a request uses a remembered plan.
         """
-        if self._find_by_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._may_be_revoked(key):
+        stored = self._find_stored(key)
+        if self._find_by_digest(key.digest) is not key or key.has_ended(self._now_s()):
+            return False
+        if stored is not None and stored.beats.is_doubtful:
             return False
         if key.caller.bounds.networks and not key.is_open_to(get_peer_address(wire)):
             return False
-        self._note_use(key)
+        if stored is not None:
+            stored.used_s[key.digest] = self._now_s()
         return True
 
     def is_watched(self, key: Key) -> bool:
@@ -317,17 +321,20 @@ class KeyRing:
 
         The console has checked the address of the person that it sends a request for.
         """
-        if self._may_be_revoked(key):
+        bounds, stored = key.caller.bounds, self._find_stored(key)
+        if stored is not None and stored.beats.is_doubtful:
             text = "This worker stood still, and reads again which keys are valid: send the request again."
             raise GatewayError("overloaded", text, retry_after_s=1)
-        key.check_end(self._now_s())
-        if self._lent is None or self._lent.find_key(token) is None:
+        if bounds.expires_s is not None:
+            key.check_end(self._now_s())
+        if bounds.networks and (self._lent is None or self._lent.find_key(token) is None):
             key.check_network(head.peer)
-        self._note_use(key)
+        if stored is not None:
+            stored.used_s[key.digest] = self._now_s()
 
-    def _may_be_revoked(self, key: Key) -> bool:
-        """Return whether a stored key may have been revoked while this worker was stalled."""
-        return self._stored is not None and self._stored.beats.is_doubtful and key.digest not in self._keys
+    def _find_stored(self, key: Key) -> StoredKeys | None:
+        """Return the keys of the store if this is one of them, and not one of the configuration."""
+        return None if self._stored is None or key.digest in self._keys else self._stored
 
     def _find_by_token(self, token: bytes) -> Key | None:
         """Return the key of a token: a lent one, one of the configuration or one of the store; or None."""
@@ -359,8 +366,8 @@ class KeyRing:
         return [*self._keys.values(), *(() if self._stored is None else self._stored.by_digest.values())]
 
     def _note_use(self, key: Key) -> None:
-        if self._stored is not None and key.digest not in self._keys:
-            self._stored.used_s[key.digest] = self._now_s()
+        if (stored := self._find_stored(key)) is not None:
+            stored.used_s[key.digest] = self._now_s()
 
 
 def _get_identity(key: Key) -> tuple[bytes, str, str]:

@@ -6,12 +6,11 @@ skip`, and the stage had not called the next one yet. Then the request goes on w
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from gateway.contracts.errors import GatewayError, contained, convert_fatal_error, is_ending
+from gateway.contracts.errors import GatewayError, convert_fatal_error, is_ending
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.records import replace
@@ -119,9 +118,11 @@ def _wrap_stage(link: Link, inner: Handler, *, counters: Counters, clock: Clock)
                 inner_s += clock.monotonic() - since
 
         began = clock.monotonic()
+        task, before = _count_cancellations()
         try:
-            with _preserve_cancellation():
-                reply = await link.stage(exchange, call_next)
+            reply = await link.stage(exchange, call_next)
+            if task.cancelling() > before:
+                raise rebuild_cancellation(task)
             if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
                 return reply  # it is another stage's, which has its guards
             return _contain_reply(reply, link.name)
@@ -154,29 +155,35 @@ def _is_stage_failure(error: BaseException) -> bool:
     return (is_ending(error) or isinstance(error, Exception)) and not isinstance(error, GatewayError)
 
 
-@contextmanager
-def _preserve_cancellation() -> Iterator[None]:
-    """Cancel the task at the end of the block if it was cancelled meanwhile, and a stage took that for its own.
+def _count_cancellations() -> tuple[asyncio.Task[Any], int]:
+    """Return the current task, and how often it was cancelled.
 
-    The run has no client, no process or no lease any more. An answer that goes on would pass for a whole one.
+    A stage may take a cancellation for its own. If there are more behind it, the task is cancelled again: the run has
+    no client, no process or no lease any more, and an answer that goes on would pass for a whole one.
     """
     task = asyncio.current_task()
     assert task is not None
-    before = task.cancelling()
-    yield
-    if task.cancelling() > before:
-        raise rebuild_cancellation(task)
+    return task, task.cancelling()
 
 
 def _contain_reply(reply: Reply, stage: str) -> Reply:
     """Return `reply` with its stream and release contained, so that neither can end the process."""
 
+    what, end = f"the answer of the stage {stage!r}", f"the end of the stage {stage!r}"
+
     async def stream(emit: Emit) -> None:
-        with contained(f"the answer of the stage {stage!r}"), _preserve_cancellation():
+        task, before = _count_cancellations()
+        try:
             await reply.stream(emit)
+            if task.cancelling() > before:
+                raise rebuild_cancellation(task)
+        except BaseException as error:
+            raise convert_fatal_error(error, what)  # noqa: B904  # it names its origin
 
     async def release() -> None:
-        with contained(f"the end of the stage {stage!r}"):
+        try:
             await reply.release()
+        except BaseException as error:
+            raise convert_fatal_error(error, end)  # noqa: B904  # it names its origin
 
     return replace(reply, stream=stream, release=release)

@@ -66,8 +66,10 @@ def observe_call(hooks: Iterable[ContextHook], exchange: Exchange) -> Sequence[C
     """Return the observers of a call. Raises GatewayError: one refuses it, and those before it are closed."""
     found: list[CallObserver] = []
     try:
-        found.extend(one for hook in hooks if (one := hook.observe_call(exchange)) is not None)
-    except GatewayError:  # what was found before stays in the list
+        for hook in hooks:
+            if (one := hook.observe_call(exchange)) is not None:
+                found.append(one)
+    except GatewayError:
         for observer in found:
             observer.on_closed()
         raise
@@ -78,8 +80,10 @@ def admit_run(hooks: Iterable[ContextHook], exchange: Exchange, *, calls_model: 
     """Return the leaves for a run. Raises GatewayError: one refuses it, and those before it are given back."""
     found: list[RunAdmission] = []
     try:
-        found.extend(one for hook in hooks if (one := hook.admit_run(exchange, calls_model=calls_model)) is not None)
-    except GatewayError:  # what was found before stays in the list
+        for hook in hooks:
+            if (one := hook.admit_run(exchange, calls_model=calls_model)) is not None:
+                found.append(one)
+    except GatewayError:
         for admission in found:
             admission.close()
         raise

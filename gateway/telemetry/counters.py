@@ -6,7 +6,7 @@ Labels are stages, tools, workflows, chains and closed words, all from the confi
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.contracts.allowance import LIMITS as CALLER_LIMITS
 from gateway.contracts.figures import Counted
@@ -42,6 +42,8 @@ LIMITS: Mapping[str, int] = MappingProxyType(
     }
 )
 OTHER = "other"
+#: A name, and its labels with their values in the order in which they are given.
+_Given: TypeAlias = tuple[str | tuple[str, str], ...]
 
 
 #: By the name without `gateway_` and `_total`.
@@ -145,23 +147,42 @@ class ContextCounters:
     def __init__(self) -> None:
         self._counts: dict[str, defaultdict[tuple[str, ...], float]] = {name: defaultdict(int) for name in COUNTERS}
         self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in HISTOGRAMS}
+        # By a name and labels as they are given: counting the same again takes one look-up.
+        self._bound_counts: dict[_Given, tuple[defaultdict[tuple[str, ...], float], tuple[str, ...]]] = {}
+        self._bound_histograms: dict[_Given, Histogram] = {}
 
     def count(self, name: str, by: float = 1, /, **labels: str) -> None:
-        counts = self._counts[name]
-        counts[_choose_label_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))] += by
+        found = self._bound_counts.get((name, *labels.items()))
+        counts, values = self._bind_count(name, labels) if found is None else found
+        counts[values] += by
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        self._build_histogram(name, labels).observe(value)
+        found = self._bound_histograms.get((name, *labels.items()))
+        (self._bind_histogram(name, labels) if found is None else found).observe(value)
 
     def observe_all(self, name: str, values: Sequence[float], /, **labels: str) -> None:
-        self._build_histogram(name, labels).observe_all(values)
+        found = self._bound_histograms.get((name, *labels.items()))
+        (self._bind_histogram(name, labels) if found is None else found).observe_all(values)
 
-    def _build_histogram(self, name: str, labels: Mapping[str, str]) -> Histogram:
+    def _bind_count(
+        self, name: str, labels: Mapping[str, str]
+    ) -> tuple[defaultdict[tuple[str, ...], float], tuple[str, ...]]:
+        """Return the counts of a name, and the key of these labels in them. Remember both, but for `other`."""
+        counts = self._counts[name]
+        values = _choose_label_values(COUNTERS[name], labels, counts, LIMITS.get(name, COUNTER_LIMIT))
+        if OTHER not in values:
+            self._bound_counts[name, *labels.items()] = counts, values
+        return counts, values
+
+    def _bind_histogram(self, name: str, labels: Mapping[str, str]) -> Histogram:
+        """Return the histogram of a name and labels. Remember it, but for `other`."""
         histograms, facts = self._histograms[name], HISTOGRAMS[name]
         values = _choose_label_values(facts, labels, histograms, LIMITS.get(name, HISTOGRAM_LIMIT))
         histogram = histograms.get(values)
         if histogram is None:
             histogram = histograms[values] = Histogram(facts.bounds)
+        if OTHER not in values:
+            self._bound_histograms[name, *labels.items()] = histogram
         return histogram
 
     def collect_counts(self) -> Iterator[Counted]:

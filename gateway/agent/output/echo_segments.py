@@ -45,8 +45,12 @@ class EchoSegments:
         """Return a function that adds each chunk and emits it."""
 
         def emit_and_keep(chunk: Chunk) -> Pause | None:
-            if isinstance(chunk, str):  # as nearly all are: one call less for each
-                self._add_text("said", chunk)
+            if isinstance(chunk, str):  # as nearly all are
+                piece = self._open
+                if piece is not None and piece.kind == "said" and piece.tainted == self.tainted:  # it goes on
+                    piece.texts.append(chunk)
+                else:
+                    self._add_text("said", chunk)
             else:
                 self.add(chunk)
             return emit(chunk)

@@ -32,10 +32,13 @@ class LimitHook(ContextHook):
         return RunAdmission(reservation.close, exceeded[0] if exceeded else None)
 
     def build_answer_fields(self, caller: Caller) -> Mapping[str, str]:
-        return self._limiter.build_header_fields(self._limiter.list_caller_rules(caller))
+        rules = self._limiter.list_caller_rules(caller)
+        return self._limiter.build_header_fields(rules) if rules else {}
 
-    def observe_call(self, exchange: Exchange) -> CallObserver:
-        return CallLimits(self._limiter, exchange)
+    def observe_call(self, exchange: Exchange) -> CallObserver | None:
+        if self._limiter.has_targets or self._limiter.list_caller_rules(exchange.caller):
+            return CallLimits(self._limiter, exchange)
+        return None
 
 
 class CallLimits(CallObserver):
