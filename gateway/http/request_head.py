@@ -82,11 +82,13 @@ class RequestHead:
         """Return whether a body is announced, which may be empty."""
         return self.chunked or self.length is not None
 
-    def render_origin_form(self) -> bytes:
-        """Return the head as bytes, with the requested authority as its Host (RFC 9112 section 3.2.2)."""
-        lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
-        lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
-        return b"".join([*lines, b"\r\n"])
+    def render_origin_form(self, *, unread: tuple[bytes, ...] = ()) -> bytes:
+        """Return the head as bytes, with the requested authority as its Host (RFC 9112 section 3.2.2).
+
+        Fields whose names begin with one of `unread` are left out. Content-Length stands at the end.
+        """
+        lines = self.remember_derived(_render_lines, unread)
+        return lines + (b"\r\n" if self.length is None else b"Content-Length: %d\r\n\r\n" % self.length)
 
     def remember_derived(self, make: Callable[["RequestHead", *More], Made], *more: *More) -> Made:
         """Return what `make` makes of this head and `more`. It is made once for all heads that are equal.
@@ -104,6 +106,17 @@ class RequestHead:
             if field.name == name:
                 return field.value
         return None
+
+
+def _render_lines(head: RequestHead, unread: tuple[bytes, ...]) -> bytes:
+    """Return the lines of a head but for Content-Length, and for the fields that are not read."""
+    lines = [b"%b %b HTTP/1.%d\r\n" % (head.method, head.target, head.minor)]
+    for field in head.fields:
+        if field.name == b"host" and head.host:
+            lines.append(b"Host: %b\r\n" % head.host)
+        elif field.name != b"content-length" and not field.name.startswith(unread):
+            lines.append(field.line)
+    return b"".join(lines)
 
 
 def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = None) -> RequestHead:

@@ -47,7 +47,7 @@ https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1 https://www.rfc-editor.org
 import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -67,6 +67,8 @@ from gateway.lanes.websocket import WebSocketTransaction
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
 SWITCHED = 101
+#: Fields that no page of the context lane reads through aiohttp, which takes some time for each: `get_head` has them.
+_UNREAD: Final = (b"authorization", b"user-agent", b"x-stainless-")
 
 
 class Facade(asyncio.Transport):
@@ -301,7 +303,8 @@ class LocalTransaction:
             self._handler.pause_writing()
         if head.chunked or head.length:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
-        self._handler.data_received(head.render_origin_form() + (self._take_body(rest) if rest else b""))
+        lines = head.render_origin_form(unread=_UNREAD if self.mode == "context" else ())
+        self._handler.data_received(lines + (self._take_body(rest) if rest else b""))
 
     def on_request_bytes(self, data: bytes) -> None:
         if taken := self._take_body(data):

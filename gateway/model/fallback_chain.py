@@ -117,6 +117,7 @@ class FallbackCall:
         self._meter = CallMeter(metering, exchange, self.by, observers)
         self._tracer = tracer
         self._released = False
+        self._is_over = False  # its answer has ended, and nothing of it is open
         self._tries: Tries | None = None  # of the candidate that is asked
         self._try = _Try()
 
@@ -155,9 +156,12 @@ class FallbackCall:
                 await self.begin()
         finally:
             await self.release()
+            self._is_over = True
 
     async def release(self) -> None:
         """End the call (`Reply.release`). Idempotent."""
+        if self._is_over:
+            return
         self._released = True
         self._end_span("cancelled")  # unless it has ended
         if self._try.call is not None:

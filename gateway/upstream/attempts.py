@@ -396,7 +396,11 @@ class Tries:
         """Return whether an endpoint was seen to lack a model."""
         if self.model is None:
             return False
-        return any(member.lacking.models for group in (self.home, *self._fallbacks) for member in group.members)
+        for group in (self.home, *self._fallbacks):
+            for member in group.members:
+                if member.lacking.models:
+                    return True
+        return False
 
     def _may_wait(self, *, without: Sequence[Member]) -> bool:
         """Return whether to wait for an endpoint of `home` that is busy, but for some; then its limits have room."""

@@ -170,6 +170,8 @@ class Group:
         counts. One that was seen to lack the model comes last, too, and not at all if it should be one `having` it.
         """
         found = self.list_candidates(model, without=without, whole=whole)
+        if len(found) == 1 and not found[0].lacking.models:
+            return found[0]
         if model is not None and any(member.lacking.models for member in found):
             now_s = self.clock()
             fitting = [member for member in found if not member.lacking.is_missing(model, now_s)]
