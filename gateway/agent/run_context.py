@@ -16,9 +16,12 @@ from gateway.dialects.usage import TurnUsage
 from gateway.runs.recorder import RunRecorder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class RunContext:
-    """The parts of one run. None refers to its driver, which is freed with its last reference."""
+    """The parts of one run. None refers to its driver, which is freed with its last reference.
+
+    It is not changed after it is made.
+    """
 
     parts: AgentParts
     limits: LoopLimits

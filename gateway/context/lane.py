@@ -311,6 +311,7 @@ class ContextLane:
         if exchange.job.task is not None:
             headers["X-Context-Task"] = exchange.job.task
         whole = False
+        facts: dict[str, object] = {}  # of its end, for the access log
         add_log_facts(request, run=exchange.id, request_id=request_id)
         self.runs.join(run)
         try:
@@ -341,15 +342,15 @@ class ContextLane:
                         await keep()
             whole = True
             if (usage := answer.usage) is not None:
-                add_log_facts(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
+                facts["prompt_tokens"] = usage.get("prompt_tokens")
+                facts["completion_tokens"] = usage.get("completion_tokens")
         except GatewayError:
             whole = True
             raise
         finally:
-            if run.answer.by is not None:
-                add_log_facts(
-                    request, upstream=run.answer.by.upstream, endpoint=run.answer.by.endpoint, model=run.answer.by.model
-                )
+            if (by := run.answer.by) is not None:
+                facts |= {"upstream": by.upstream, "endpoint": by.endpoint, "model": by.model}
+            add_log_facts(request, **facts)
             self.runs.remove_client(run, whole=whole)
         return response
 

@@ -68,7 +68,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
 SWITCHED = 101
 #: Fields that no page of the context lane reads through aiohttp, which takes some time for each: `get_head` has them.
-_UNREAD: Final = (b"authorization", b"user-agent", b"x-stainless-")
+_UNREAD: Final = (b"accept", b"authorization", b"user-agent", b"x-stainless-")
 
 
 class Facade(asyncio.Transport):

@@ -11,6 +11,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.errors import GatewayError
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.plugin import Counters
+from gateway.contracts.records import make
 from gateway.contracts.tracing.tracer import Tracer
 from gateway.model.adaptation.quirks import LearntQuirks, Quirks, get_key_identity
 from gateway.model.candidates import Candidates, ModelTable
@@ -101,4 +102,4 @@ class ModelCall:
         except BaseException:
             await answering.release()
             raise
-        return Reply(answering.emit_answer, answering.release, by=answering.by)
+        return make(Reply, stream=answering.emit_answer, release=answering.release, by=answering.by)

@@ -42,11 +42,11 @@ class ModelCandidate:
         return str(body.get("model", "")) if self.model is None else self.model
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidates:
     """The models that may answer one request, in their order. `name` is the requested model or alias.
 
-    `body` is the request's.
+    `body` is the request's. It is not changed after it is made.
     """
 
     name: str
@@ -87,7 +87,10 @@ class Candidates:
     @property
     def has_key(self) -> bool:
         """Return whether one of their upstreams has its own key: the client's credential may then be the gateway's."""
-        return any(candidate.upstream.has_key for candidate in self.models)
+        for candidate in self.models:
+            if candidate.upstream.has_key:
+                return True
+        return False
 
     @property
     def upstream(self) -> str:
