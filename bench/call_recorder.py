@@ -1,6 +1,6 @@
 """Runs a gateway, and writes the Python calls of its main thread between two SIGUSR2 to a file (`bench.executed`).
 
-    python call_recorder.py FILE run -c gateway.yaml
+python call_recorder.py FILE run -c gateway.yaml
 """
 
 import signal
@@ -17,7 +17,7 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._calls: list[tuple[int, CodeType | str]] = []
+        self._calls: list[tuple[int, CodeType]] = []
         self._depth = 0
         self._is_on = False
 
@@ -28,7 +28,7 @@ class Recorder:
         if not self._is_on:
             self._file.write_text("".join(f"{'  ' * depth}{_describe(call)}\n" for depth, call in self._calls))
 
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call":
             self._calls.append((max(self._depth, 0), frame.f_code))
             self._depth += 1
@@ -36,10 +36,8 @@ class Recorder:
             self._depth -= 1
 
 
-def _describe(call: CodeType | str) -> str:
+def _describe(call: CodeType) -> str:
     """Return the qualified name of what was called, with its place."""
-    if isinstance(call, str):
-        return call
     return f"{call.co_qualname} {call.co_filename.rpartition('/site-packages/')[2]}:{call.co_firstlineno}"
 
 

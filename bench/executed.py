@@ -79,7 +79,7 @@ def count_instructions(command: Sequence[str], port: int, *, checkout: Path, fol
     with (folder / "valgrind.log").open("wb") as log:
         gateway = subprocess.Popen(wrapped, stdout=log, stderr=log, cwd=folder, env=env)
     try:
-        _await_health(port, within_s=120)
+        _await_health(port, within_s=600)
         counted = {}
         for name, workload in REQUESTS.items():
             request = workload.build_request(port)
@@ -98,7 +98,9 @@ def count_instructions(command: Sequence[str], port: int, *, checkout: Path, fol
 
 
 def _control(pid: int, *arguments: str) -> None:
-    subprocess.run(["callgrind_control", *arguments, str(pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        ["callgrind_control", *arguments, str(pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def _read_total(folder: Path) -> int:
@@ -164,7 +166,9 @@ def main() -> None:
         folder = Path(name)
         compile_programs(folder)
         upstream_port = systems.free_port()
-        upstream = subprocess.Popen([folder / "mock_upstream", str(upstream_port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        upstream = subprocess.Popen(
+            [folder / "mock_upstream", str(upstream_port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             system = systems.build_gateway(folder, upstream_port=upstream_port, keys=True)
             if given.calls:

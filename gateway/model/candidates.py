@@ -87,10 +87,7 @@ class Candidates:
     @property
     def has_key(self) -> bool:
         """Return whether one of their upstreams has its own key: the client's credential may then be the gateway's."""
-        for candidate in self.models:
-            if candidate.upstream.has_key:
-                return True
-        return False
+        return any(candidate.upstream.has_key for candidate in self.models)
 
     @property
     def upstream(self) -> str:
