@@ -1,4 +1,4 @@
-"""What a request executes: instructions of the whole gateway process, and the Python calls of one request in order.
+"""The instructions that a request executes in the whole gateway process, and its Python calls in order.
 
     python -m bench.executed                     # instructions of context requests, by callgrind: three minutes
     python -m bench.executed --gateway ../old    # those of another checkout
