@@ -190,4 +190,4 @@ async def test_decision_beside_a_trigger_is_refused() -> None:
     async with answering(write) as client:
         decision = {"type": "mcp_approval_response", "approval_request_id": "ap_" + "0" * 24, "approve": True}
         refused = await client.create([NEXT, decision, TRIGGER])
-        assert refused.status in (400, 404) and not client.world.model.asked
+        assert (refused.status, refused.error["param"]) == (400, "input") and not client.world.model.asked
