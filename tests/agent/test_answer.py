@@ -219,7 +219,7 @@ def opened() -> tuple[OpenReply, list[str]]:
     return made, released
 
 
-async def test_a_reply_is_released_once() -> None:
+async def test_model_reply_is_released_once() -> None:
     made, released = opened()
     await made.release()
     await made.release()

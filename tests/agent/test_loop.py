@@ -120,7 +120,7 @@ def test_native_call_id_is_kept() -> None:
     assert run.loop.messages[1]["tool_call_id"] == "call_of_the_model"
 
 
-def test_a_group_is_executed_in_order() -> None:
+def test_group_of_tool_calls_is_executed_in_order() -> None:
     """One assistant message with all calls, one result for each; a refused call's result is its refusal."""
     run = Run()
     action = run.called(found("a"), found("forbidden"), found("b"))
@@ -339,7 +339,7 @@ def test_client_tool_call_is_allowed_after_the_last_call() -> None:
     assert isinstance(run.called(found("theirs")), Finish)
 
 
-def test_a_group_that_crosses_the_limit_is_refused_whole() -> None:
+def test_group_of_tool_calls_beyond_the_limit_is_refused_whole() -> None:
     """None of its calls runs; the model is told, and the next call ends the run."""
     run = Run(max_tool_calls=3)
     run.round(found("a"), found("b"))

@@ -33,7 +33,7 @@ async def test_edited_call_runs_with_the_edited_arguments() -> None:
     await bench.close()
 
 
-async def test_an_edit_that_does_not_fit_the_tool_is_refused() -> None:
+async def test_edited_arguments_that_do_not_fit_the_tool_are_refused() -> None:
     """Nothing is decided by it."""
     bench = Bench([answer(call(tool="look", risk_level=RISKY))], policy=Policy(trust_llm="always", default="deny"))
     await bench.run()

@@ -214,7 +214,7 @@ async def test_invalid_run_request_is_refused_and_changes_nothing(
         assert (await desk.get(ONE))[1]["state"] == "unknown"
 
 
-async def test_a_run_is_cancelled() -> None:
+async def test_cancelled_run_loses_its_approvals_and_cancels_once() -> None:
     """Its approvals are, too; again is no mistake, and after another end it is one."""
     async with opened(parked(), going(run_id="run_2", state="completed")) as desk:
         first = await desk.post(f"{ONE}/cancel", key="agent")

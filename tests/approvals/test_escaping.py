@@ -296,7 +296,7 @@ def test_mixed_script_warnings_are_bounded() -> None:
 
 
 @given(st.text() | st.text("`a \n"))
-def test_a_fence_is_longer_than_any_within(text: str) -> None:
+def test_fence_around_shown_text_is_longer_than_any_within(text: str) -> None:
     """So nothing within ends the block."""
     first, *lines, last = fence_text(text).split("\n")
     assert "\n".join(lines) == text
@@ -317,7 +317,7 @@ def test_inline_code_is_not_ended_by_its_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["execute_sql", "git.commit", "a-b__c", "x" * 100])
-def test_a_plain_name_is_shown_as_it_is(name: str) -> None:
+def test_plain_tool_name_is_shown_unescaped(name: str) -> None:
     """Tools and services are called so."""
     assert format_shown_name(name) == name
 

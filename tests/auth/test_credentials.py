@@ -27,7 +27,7 @@ def test_long_key_is_found_anywhere_and_short_key_as_a_word(value: bytes, key: b
     assert holds(value, [key]) is found
 
 
-def test_a_query_that_holds_no_key_stays_byte_for_byte() -> None:
+def test_query_without_a_key_is_forwarded_byte_for_byte() -> None:
     """Also an empty one, and empty parameters."""
     for target in (b"/v1/x", b"/v1/x?", b"/v1/x?&&a=%zz&=", b"/v1/x?a=b?key=c"):
         assert clean_target(target, [LONG], has_own=True) == target

@@ -70,7 +70,7 @@ def test_unbounded_key_can_create_any_key_of_its_tenant() -> None:
     ("name", "plain"),
     [(" ci", "ci"), ("ci ", "ci"), ("\uff43i", "ci"), ("ci\u00a0", "ci"), ("\ufb01x", "fix"), ("\u212bke", "\xc5ke")],
 )
-def test_a_name_is_taken_in_its_plain_form_only(name: str, plain: str) -> None:
+def test_key_name_or_tenant_in_another_form_is_refused(name: str, plain: str) -> None:
     """The form that is taken is said."""
     for field in ("name", "tenant"):
         with pytest.raises(GatewayError) as caught:

@@ -192,7 +192,7 @@ def test_a_key_may_have_bytes_beyond_ascii() -> None:
     assert identify(b"X-Gateway-Key: " + key, ring=ring).caller.name == "alice"
 
 
-def test_the_ring_keeps_no_key() -> None:
+def test_keyring_holds_hashes_and_no_key_text() -> None:
     """What is kept is the hash and the caller."""
     assert ALICE not in repr(vars(RING)).encode() and ALICE.hex() not in repr(vars(RING))
 

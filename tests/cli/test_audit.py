@@ -93,7 +93,7 @@ async def test_audit_log_is_readable_during_gateway_writes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["tenant", "caller", "run_id", "event", "tool", "decision", "by", "via", "created_s"])
-async def test_a_changed_line_is_found(tmp_path: Path, name: str) -> None:
+async def test_audit_verify_names_a_changed_line(tmp_path: Path, name: str) -> None:
     """Whatever of it was changed, and whatever stands there now."""
     place = await written(tmp_path)
     for value in ("'x'", "x'ff'", "9e999", "cast(x'1b5b324aff' AS TEXT)"):

@@ -136,7 +136,7 @@ def test_ended_run_shows_its_error_or_answer() -> None:
     ]
 
 
-def test_a_tool_call_names_its_tool_and_its_client() -> None:
+def test_run_of_a_tool_call_is_shown_with_tool_and_client() -> None:
     """On one line, whatever the client calls itself."""
     view = {"id": "run_1", "state": "completed", "kind": "tool", "tool": "notes.find", "caller": "ann"}
     client = {"name": "probe\n9", "version": "1.2"}

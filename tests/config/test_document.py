@@ -62,7 +62,7 @@ def test_wildcard_pattern_matches_only_existing_keys() -> None:
     assert list(subject.iterate_matches("nope", "*")) == []
 
 
-def test_a_key_can_be_dropped() -> None:
+def test_dropped_key_leaves_the_document_with_its_places() -> None:
     """With its places; one that is not there is no matter."""
     subject = document()
     subject.drop(("a", "b"))

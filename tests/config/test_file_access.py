@@ -118,7 +118,7 @@ def test_world_writable_file_on_read_only_mount_is_reported(folder: Path) -> Non
     assert run.stdout.count("looks as if everybody may write it, and its mount lets no mode say otherwise") == 2
 
 
-def test_the_file_system_of_a_device_is_found() -> None:
+def test_file_system_type_of_a_device_is_read_from_mounts() -> None:
     """Also behind optional fields; a device that is not mounted has none."""
     mounts = (
         "22 27 0:20 / /sys rw,nosuid shared:2 - sysfs sysfs rw\n"

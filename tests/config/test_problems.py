@@ -3,7 +3,7 @@
 from gateway.config.problems import ConfigError, Problem, SourceLocation, format_path, quote_word
 
 
-def test_a_problem_reads_as_place_path_and_message() -> None:
+def test_config_problem_is_shown_as_place_path_and_message() -> None:
     """`gateway.yaml:7:14 upstreams[0].base_url: message`, and without a path `--listen: message`."""
     place = str(SourceLocation("gateway.yaml", 7, 14))
     path = format_path(("upstreams", 0, "base_url"))

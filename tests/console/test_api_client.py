@@ -61,7 +61,7 @@ async def test_empty_or_dot_path_segment_is_reported_as_unknown_route(api: Api, 
     assert (refused.value.status, refused.value.code) == (404, "unknown_route")
 
 
-async def test_an_error_has_status_code_text_and_field(api: Api) -> None:
+async def test_api_error_has_status_code_text_and_field(api: Api) -> None:
     with pytest.raises(ApiError, match="409 gone: It is gone") as refused:
         await api.get("error")
     error = refused.value

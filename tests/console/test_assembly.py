@@ -32,5 +32,5 @@ async def test_entries_of_the_navigation_have_the_scopes_of_their_pages(tmp_path
             assert entry.path == "" or set(entry.scopes) == scopes[entry.path], entry
 
 
-def test_the_templates_are_compiled_before_a_request_needs_them() -> None:
+def test_console_templates_are_compiled_at_the_start() -> None:
     assert "base.html" in {str(name[1]) for name in compile_templates()._environment.cache or ()}

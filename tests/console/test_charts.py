@@ -45,7 +45,7 @@ def test_timeline_without_spans_is_omitted() -> None:
     assert draw_timeline([Lane(label="planned", number=0, spans=[])]) is None
 
 
-def test_a_row_without_a_time_has_no_bar() -> None:
+def test_timeline_row_without_a_time_has_no_bar() -> None:
     picture = draw_timeline(
         [
             Lane(label="a", number=0, spans=[TimeSpan(kind="tool", start_s=0, end_s=1)]),
@@ -72,7 +72,7 @@ def test_a_row_without_a_time_has_no_bar() -> None:
         (30 * 86400.0, [0, 864000, 1728000, 2592000]),
     ],
 )
-def test_the_axis_has_few_round_times(span_s: float, offsets: list[float]) -> None:
+def test_timeline_axis_has_few_round_times(span_s: float, offsets: list[float]) -> None:
     picture = drawn(("approval", 7.0, 7.0 + span_s))
     assert [tick.offset_s for tick in picture.ticks] == pytest.approx(offsets)
     assert all(0 <= tick.left <= 100 for tick in picture.ticks)

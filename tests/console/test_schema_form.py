@@ -93,7 +93,7 @@ def test_enum_choice_is_returned_with_its_original_type(options: list[Any], data
         (True, {"x": 1}, "json", "2", {"x": 2}),
     ],
 )
-def test_a_field_has_the_control_of_its_type(
+def test_schema_form_field_has_the_control_of_its_type(
     schema: Any, values: dict[str, Any], control: str, changed: str, expected: dict[str, Any]
 ) -> None:
     fields = build_fields(object_of({"x": schema}), values)

@@ -134,7 +134,7 @@ def test_timeline_arguments_share_a_size_budget() -> None:
     assert briefs == [False] * whole + [True] * (STEPS - whole)
 
 
-def test_a_long_result_is_cut() -> None:
+def test_long_tool_result_is_cut_in_the_timeline() -> None:
     """By lines, or by characters; what was left out is counted."""
     short, lines, line = cut_excerpt("a\nb"), cut_excerpt("x\n" * 10_000), cut_excerpt("y" * 1_000_000)
     assert (short.whole, short.shown, short.lines, short.chars) == (True, 2, 2, 3)

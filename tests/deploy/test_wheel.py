@@ -45,7 +45,7 @@ def python(home: Path) -> Path:
     return found
 
 
-def test_the_checksums_are_of_all_files(home: Path) -> None:
+def test_checksums_list_all_published_files(home: Path) -> None:
     """Each file that is published stands in SHA256SUMS, with its hash."""
     lines = (home / "dist" / "SHA256SUMS").read_text().splitlines()
     listed = {name: sha256 for sha256, name in (line.split() for line in lines)}

@@ -17,7 +17,7 @@ def test_a_dialect_with_collections_is_stateful() -> None:
     assert {"responses", "conversations"} <= {*COLLECTIONS}
 
 
-def test_an_endpoint_has_four_paths() -> None:
+def test_dialect_endpoint_has_paths_for_both_lanes_and_versions() -> None:
     """With and without the version, in the context lane and by a header."""
     assert build_paths("x/y") == ("/context/v1/x/y", "/context/x/y", "/v1/x/y", "/x/y")
 

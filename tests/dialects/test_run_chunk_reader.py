@@ -19,7 +19,7 @@ def test_chunk_deltas_are_returned_at_once_and_facts_at_the_end() -> None:
     assert (turn.about, turn.about_choice) == ({"system_fingerprint": "f"}, {"stop_reason": 1})
 
 
-def test_the_first_finish_reason_counts() -> None:
+def test_first_finish_reason_of_a_run_is_kept() -> None:
     """One that the API does not have is `stop`."""
     turn = TurnState()
     turn.take_chunk(chunks.build_finish("eos"))

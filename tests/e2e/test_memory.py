@@ -21,7 +21,7 @@ async def test_a_memory_comes_back_in_later_requests() -> None:
         assert "What you remember about this user:\n- my cat is called Ada" in later
 
 
-async def test_a_memory_is_kept_once(request: pytest.FixtureRequest) -> None:
+async def test_repeated_message_stores_a_memory_once(request: pytest.FixtureRequest) -> None:
     """Also when the request is said again."""
     async with talking(says("Noted."), says("I know."), says("Ada.")) as world:
         for text in (ADA, ADA, ASK):

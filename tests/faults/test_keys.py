@@ -109,7 +109,7 @@ async def test_copies_of_the_gateway_key_are_not_forwarded(copy: bytes) -> None:
         assert b"X_Other: kept\r\n" in request.raw_head
 
 
-async def test_the_first_credential_decides() -> None:
+async def test_first_of_several_credentials_decides() -> None:
     """A wrong key is not helped by a right one further down; a header sent twice is refused."""
     right, wrong = b"Authorization: Bearer " + OURS.encode(), b"X-Gateway-Key: wrong"
     async with through(**WITH_KEY) as (gateway, upstream):

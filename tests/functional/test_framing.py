@@ -13,14 +13,14 @@ def with_lines(*lines: bytes, method: bytes = b"POST") -> bytes:
 
 
 @pytest.mark.parametrize("length", BAD_LENGTHS)
-async def test_an_odd_length_is_refused(length: bytes) -> None:
+async def test_malformed_content_length_is_refused(length: bytes) -> None:
     """Signs, bases, lists, spaces, other digits, nothing: each is somebody's 3."""
     response = await refused(with_lines(b"Content-Length: " + length) + b"abc" + SMUGGLED)
     assert (response.status, error_of(response)["code"]) == (400, "bad_framing")
 
 
 @pytest.mark.parametrize("coding", BAD_CODINGS)
-async def test_an_odd_transfer_coding_is_refused(coding: bytes) -> None:
+async def test_unsupported_transfer_coding_is_refused(coding: bytes) -> None:
     """Only `chunked` alone is known; others that are well-formed are 501."""
     response = await refused(with_lines(b"Transfer-Encoding: " + coding) + b"3\r\nabc\r\n0\r\n\r\n" + SMUGGLED)
     assert response.status in (400, 501)
@@ -37,7 +37,7 @@ async def test_ambiguous_header_lines_are_refused(lines: tuple[bytes, ...], meth
 
 
 @pytest.mark.parametrize("line", REQUEST_LINES, ids=range(len(REQUEST_LINES)))
-async def test_an_odd_request_line_is_refused(line: bytes) -> None:
+async def test_malformed_request_line_is_refused(line: bytes) -> None:
     """Single spaces, a token, visible ASCII, a version."""
     assert (await refused(line + b"\r\nHost: h\r\n\r\n" + SMUGGLED)).status in (400, 505)
 
@@ -60,7 +60,7 @@ async def test_http_2_and_tls_openings_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("host", BAD_HOSTS)
-async def test_an_odd_host_is_refused(host: bytes) -> None:
+async def test_malformed_host_header_is_refused(host: bytes) -> None:
     """The next reader could understand another host."""
     response = await refused(b"GET /v1/x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
     assert (response.status, error_of(response)["param"]) == (400, "host")

@@ -36,7 +36,7 @@ def is_discreet(response: Response) -> None:
 
 
 @pytest.mark.parametrize("target", PAGES)
-async def test_a_page_is_served(target: str) -> None:
+async def test_gateway_page_is_served_by_get_and_head_with_any_query(target: str) -> None:
     """GET and HEAD, with a query, without telling what serves it."""
     async with through() as (gateway, upstream):
         for query in (b"", b"?", b"?x=%zz&/v1/"):

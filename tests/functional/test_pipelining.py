@@ -95,7 +95,7 @@ async def test_pipelined_flood_is_read_only_up_to_a_bound() -> None:
         assert await payloads(client, 3) == [b"late", b"/v1/y ", b"/v1/y "]
 
 
-async def test_a_slow_answer_is_not_overtaken() -> None:
+async def test_pipelined_request_waits_for_the_slow_answer_before_it() -> None:
     """A fast request pipelined behind a slow one waits; own pages too."""
     go = asyncio.Event()
 

@@ -36,7 +36,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=range(len(TARGETS)))
-async def test_the_target_is_not_touched(target: bytes) -> None:
+async def test_passthrough_forwards_the_request_target_byte_for_byte(target: bytes) -> None:
     """No decoding, no encoding, no dot removal, no lost question mark."""
     async with through() as (gateway, upstream):
         response = await ask(gateway, get(target))
@@ -217,7 +217,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("raw", ANSWERS, ids=range(len(ANSWERS)))
-async def test_an_answer_is_not_touched(raw: bytes) -> None:
+async def test_passthrough_returns_the_upstream_answer_byte_for_byte(raw: bytes) -> None:
     """Status line, header lines, framing and body are those of the upstream, errors and redirects too."""
     async with through(serve(raw)) as (gateway, upstream), client_of(gateway) as client:
         for _ in range(2):

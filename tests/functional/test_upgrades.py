@@ -184,7 +184,7 @@ async def test_websocket_bytes_before_a_close_are_delivered() -> None:
 
 
 @pytest.mark.parametrize("who", ["client", "upstream"])
-async def test_a_reset_ends_both_sides(who: str) -> None:
+async def test_reset_of_an_upgraded_connection_ends_both_sides(who: str) -> None:
     """Nothing is left half open."""
     go = asyncio.Event()
 
@@ -229,7 +229,7 @@ async def test_websocket_tunnel_applies_backpressure() -> None:
         assert await client.read_exactly(4) == b"done"
 
 
-async def test_a_silent_tunnel_ends() -> None:
+async def test_silent_upgraded_connection_ends_after_the_idle_time() -> None:
     """After the upstream's idle time; one that talks does not."""
 
     async def quiet(peer: Peer) -> None:

@@ -38,7 +38,7 @@ def test_order_case_and_repeats_are_kept() -> None:
 
 
 @pytest.mark.parametrize("line", [b"X:", b"X: ", b"X:\t \t"])
-def test_an_empty_value_is_a_value(line: bytes) -> None:
+def test_header_field_with_an_empty_value_is_read(line: bytes) -> None:
     """White space alone is no value; the line keeps it."""
     assert only(line) == (b"x", b"", line + b"\r\n")
 

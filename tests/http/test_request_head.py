@@ -306,7 +306,7 @@ def test_incomplete_or_overlong_head_is_refused(raw: bytes) -> None:
 # Limits.
 
 
-def test_a_field_may_be_as_large_as_the_head() -> None:
+def test_request_field_may_be_as_large_as_the_head_limit() -> None:
     """P10: 9,000 bytes and more pass, up to the limit exactly; beyond it 431."""
     assert read(posting(b"X: " + b"a" * 9000)).find_value(b"x") == b"a" * 9000
     room = LIMITS.bytes - len(posting(b"X: "))
@@ -322,7 +322,7 @@ def test_a_target_that_is_too_long_is_414() -> None:
     assert len(read(asking(b"GET /" + b"a" * 30 * 1024 + b" HTTP/1.1")).target) == 30 * 1024 + 1
 
 
-def test_the_number_of_fields_is_bounded() -> None:
+def test_request_with_too_many_fields_is_refused() -> None:
     """256 unless configured otherwise."""
     limits = HeadLimits(bytes=4096, fields=3)
     assert len(read(posting(b"A: 1", b"B: 2"), limits).fields) == 3

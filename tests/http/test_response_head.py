@@ -58,7 +58,7 @@ def test_forwarded_response_head_preserves_the_original_bytes() -> None:
 
 
 @pytest.mark.parametrize("reason", [b" OK", b" ", b"", b" Many Words", b" \xe9t\xe9", b"  \tx "])
-def test_a_reason_is_free_text_and_may_be_missing(reason: bytes) -> None:
+def test_reason_phrase_is_forwarded_and_may_be_missing(reason: bytes) -> None:
     """RFC 9112 section 4; it goes on as it came."""
     raw = answering(b"HTTP/1.1 207" + reason, b"Content-Length: 0")
     assert forwarded(raw) == raw

@@ -14,7 +14,7 @@ from gateway.limits.shared_memory import TICK_S, TICKS, SharedCounters
 from gateway.testing.clock import ManualClock
 
 
-def test_a_rule_has_one_meter() -> None:
+def test_counter_registry_returns_the_same_meter_for_a_rule() -> None:
     meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
     assert meters.get_meter("key", "a") is meters.get_meter("key", "a")
     assert meters.get_meter("tenant", "a") is not meters.get_meter("key", "a")

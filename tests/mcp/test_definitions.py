@@ -49,7 +49,7 @@ def refused(**said: Any) -> str:
     return found.left_out[0].partition(" is left out: ")[2]
 
 
-def test_a_good_definition_is_kept() -> None:
+def test_valid_tool_definition_is_read_with_all_its_fields() -> None:
     """Its name, description, one line of it, schema and hash."""
     schema = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
     found = read(name="files.read_1", description="Reads a file. And more.", inputSchema=schema)

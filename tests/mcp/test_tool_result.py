@@ -119,7 +119,7 @@ def test_structured_content_that_is_left_out_is_noted() -> None:
 
 
 @pytest.mark.parametrize("block", [None, 7, "text", [], {}, {"type": 5}, {"type": "text", "text": 5}, {"type": "x\ny"}])
-def test_a_block_of_an_unknown_kind_is_noted(block: object) -> None:
+def test_content_block_of_unknown_type_becomes_a_note(block: object) -> None:
     """On one line, and the others are read."""
     said = tool_result({"content": [block, text("after")]}).content.splitlines()
     assert len(said) == 2

@@ -24,7 +24,7 @@ def test_list_is_paged_and_unknown_cursor_is_refused() -> None:
         build_page("tools", entries, "gone")
 
 
-def test_a_page_is_bounded_in_bytes() -> None:
+def test_page_of_an_mcp_list_is_bounded_in_bytes() -> None:
     """An entry that is too large for a page has one of its own. A name that comes again ends no list."""
     large = [{"name": f"t{i}", "x": "\u00fc" * 60_000} for i in range(5)]
     sizes, cursor = [], None
@@ -38,7 +38,7 @@ def test_a_page_is_bounded_in_bytes() -> None:
 
 
 @both_eras
-async def test_a_client_reads_all_pages(era: Era) -> None:
+async def test_mcp_client_reads_all_pages_of_tools(era: Era) -> None:
     """Of a server with many tools."""
     async with world(here=server("many-tools", "250")) as made, made.client(era) as client:
         names: set[str] = set()

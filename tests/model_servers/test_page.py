@@ -4,7 +4,7 @@ from .page import DOCUMENT, render
 from .rooms import ROOMS
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_page_of_model_servers_is_up_to_date() -> None:
     """`make docs` writes it."""
     assert DOCUMENT.read_text("utf-8") == render()
 

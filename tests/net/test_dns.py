@@ -22,7 +22,7 @@ async def test_addresses_come_once_each_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "fe80::1%lo"])
-async def test_an_address_needs_no_lookup(address: str) -> None:
+async def test_ip_address_is_resolved_without_a_lookup(address: str) -> None:
     """It is returned as it is written."""
     with host_names({}) as names:
         assert await Lookups().resolve_addresses(address) == [address] and not names.asked

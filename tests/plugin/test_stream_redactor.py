@@ -80,5 +80,5 @@ def test_no_more_is_held_back_than_the_widest_match(text: str) -> None:
         assert end - n_sent <= 5
 
 
-def test_a_screen_without_rules_holds_nothing() -> None:
+def test_stream_screen_without_rules_holds_nothing_back() -> None:
     assert Screen((), lambda _name, found: found).feed("abc") == "abc"

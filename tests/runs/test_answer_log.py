@@ -233,7 +233,7 @@ async def test_silent_log_yields_empty_batches_to_its_reader() -> None:
         assert desk.logs._news == {}
 
 
-async def test_a_worker_that_lost_the_run_appends_nothing() -> None:
+async def test_worker_that_lost_a_run_appends_nothing_to_its_answer() -> None:
     """Its chunks are those of a call that another one repeats."""
     async with office() as desk:
         run = desk.record()

@@ -154,7 +154,7 @@ print("end")
 
 
 @confined
-async def test_the_network_is_refused(level: Level, cwd: Path, listener: int) -> None:
+async def test_confined_command_cannot_use_the_network(level: Level, cwd: Path, listener: int) -> None:
     """T18: TCP, UDP, unix sockets by path and by abstract name, and raw ones."""
     finished = await python(cwd, NETWORK.replace("PORT", str(listener)), level=level)
     assert finished.stdout == "end\n", finished.stderr

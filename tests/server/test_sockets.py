@@ -94,7 +94,7 @@ def test_ipv6_address_has_brackets_in_its_url() -> None:
         assert address.url == f"http://[::1]:{address.port}"
 
 
-def test_a_wildcard_is_reached_by_loopback() -> None:
+def test_wildcard_listen_address_is_reachable_by_loopback() -> None:
     """Any other host as it is."""
     assert [choose_reachable_host(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
 

@@ -53,7 +53,7 @@ async def test_metrics_page_passes_the_strict_openmetrics_parser() -> None:
     assert sum(len(family.samples) for family in families.values()) == len(samples(await page(busy())))
 
 
-async def test_a_worker_alone_needs_no_socket() -> None:
+async def test_metrics_exposition_of_a_single_worker_opens_no_socket() -> None:
     """Start and close do nothing."""
     exposition = Exposition(Metrics())
     open_files = sorted(Path("/proc/self/fd").iterdir())

@@ -25,7 +25,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Lines.
 
 
-def test_a_record_is_one_line_of_json() -> None:
+def test_log_record_is_one_line_of_json() -> None:
     """Facts in their order; what is not known is left out."""
     text = line(status=200, duration_ms=1.5, path=b"/v1/x?y", error_code=None, stream=True)
     assert "\n" not in text

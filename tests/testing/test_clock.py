@@ -13,7 +13,7 @@ def test_clock_moves_only_by_advance() -> None:
     assert clock() == 12.5 and repr(clock) == "<ManualClock 12.5 s>"
 
 
-def test_the_clock_never_goes_back() -> None:
+def test_manual_clock_refuses_to_go_back() -> None:
     """As a monotonic clock does not."""
     with pytest.raises(ValueError, match="cannot go back by 1 s"):
         ManualClock().advance(-1)

@@ -69,7 +69,7 @@ def test_broken_config_rule_is_reported_with_place_and_fix(config: type, rule: s
     assert f"{__file__}:" in str(told.value)
 
 
-def test_a_good_config_passes() -> None:
+def test_contract_check_accepts_a_good_plugin_config() -> None:
     """Without a word."""
     check_config("stages", "mine", Plugin(Good, lambda config, host: PassOn()))
 

@@ -31,7 +31,7 @@ def test_the_answer_to_head_has_no_payload() -> None:
     assert Response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"").payload == b""
 
 
-def test_a_reason_may_be_missing() -> None:
+def test_response_without_a_reason_phrase_is_read() -> None:
     """RFC 9112 section 4: the reason is optional."""
     assert Response(b"HTTP/1.1 200\r\n\r\n", b"").reason == b""
     assert Response(b"HTTP/1.1 200 \r\n\r\n", b"").status == 200
@@ -47,7 +47,7 @@ def test_a_broken_head_is_an_error(head: bytes) -> None:
 
 
 @pytest.mark.parametrize("code", [b"20", b"2000", b"abc", b"020"])
-def test_a_status_is_three_digits(code: bytes) -> None:
+def test_response_with_a_malformed_status_code_is_an_error(code: bytes) -> None:
     """Anything else is an error."""
     with pytest.raises(ValueError, match="status code"):
         _ = Response(b"HTTP/1.1 " + code + b" OK\r\n\r\n", b"").status

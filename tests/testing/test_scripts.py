@@ -26,7 +26,7 @@ def test_an_answer_has_the_headers_given_and_its_framing_and_nothing_else() -> N
     )
 
 
-def test_an_answer_can_be_chunked() -> None:
+def test_scripted_answer_can_be_chunked() -> None:
     """One chunk, and the last one."""
     assert build_answer(200, b"hello", chunked=True) == (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 
-async def test_the_tour_passes() -> None:
+async def test_tour_passes_all_steps() -> None:
     """Ten steps, with what the model said and the metrics in between; the exit code says so."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway.testing.tour", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE

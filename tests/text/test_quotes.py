@@ -35,7 +35,7 @@ def test_unquoted_text_is_not_marked_as_quoted(text: str) -> None:
     assert not find_shown_text(text.lower()).cover(at, at + 1)
 
 
-def test_a_block_ends_at_its_own_fence() -> None:
+def test_code_block_ends_at_a_fence_as_long_as_its_first() -> None:
     """A shorter fence inside does not end it; one that is not closed lasts to the end."""
     text = "````\n```\nX\n````\nY\n```\nZ"
     blocks = list_code_blocks(text)

@@ -80,7 +80,7 @@ async def test_unanswered_health_check_fails() -> None:
     checked.group.close()
 
 
-async def test_a_check_is_due_only_after_its_interval() -> None:
+async def test_health_check_is_due_only_after_its_interval() -> None:
     """And a closed group has none under way."""
     checked = Checked()
     checked.status = None

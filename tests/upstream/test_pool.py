@@ -34,7 +34,7 @@ async def given(pool: Pool, n: int = 1, *, idle_timeout_s: float | None = None) 
     return connections
 
 
-async def test_an_empty_pool_gives_nothing() -> None:
+async def test_connection_pool_without_idle_connections_returns_none() -> None:
     """A request without an idle connection opens one: nothing waits here."""
     async with pooled(listens) as (pool, _, _):
         assert pool.take_idle() is None

@@ -15,7 +15,7 @@ ONCE = serve(build_answer(200, b"fine", [("Connection", "close")]))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_the_next_connection_resumes_the_session(certificates: Certificates, version: ssl.TLSVersion) -> None:
+async def test_next_connection_resumes_the_tls_session(certificates: Certificates, version: ssl.TLSVersion) -> None:
     """The server counts it; the first one and a connection that ends with its answer are whole handshakes."""
     context = certificates.server_context()
     context.maximum_version = version

@@ -104,7 +104,7 @@ async def test_bytes_after_a_compressed_answer_are_not_decoded(
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
-async def test_a_member_that_is_broken_leaves_no_end(size: int) -> None:
+async def test_broken_gzip_member_leaves_the_end_of_the_answer_unread(size: int) -> None:
     """The missing part, and what follows it, are not known."""
     broken = gzip.compress(b"first") + b"\x1f\x8bno member" + gzip.compress(b"third")
     kept = await decoded(broken, size)

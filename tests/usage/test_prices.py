@@ -47,7 +47,7 @@ def test_audio_tokens_need_an_audio_price() -> None:
     assert (dearest.audio_input, dearest.audio_output, dearest.cache_write_1h) == (32, 64, 6)
 
 
-def test_the_first_glob_that_matches_counts() -> None:
+def test_price_is_that_of_the_first_glob_that_matches_the_model() -> None:
     """And a model without one has no price."""
     rest = Price(model="gpt-*", input=1, cached=1, cache_write=1, output=1)
     prices = Prices("USD", [MINI, CLAUDE, rest])

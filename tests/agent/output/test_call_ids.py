@@ -10,7 +10,7 @@ def piece(index: object, name: str = "", call_id: object = "") -> dict[str, Any]
     return {"index": index, "function": {"name": name, "arguments": "{"}, **({"id": call_id} if call_id else {})}
 
 
-def test_a_new_id_is_random() -> None:
+def test_generated_call_id_is_random() -> None:
     """No second call has it, so what is hidden in front of the call can be found by it."""
     assert is_random(generate_call_id()) and generate_call_id() != generate_call_id()
 

@@ -56,7 +56,7 @@ def test_call_mixing_keys_of_two_formats_is_malformed(text: str) -> None:
     assert parse_calls(CALL[:-1] + ', "tool_call": null}') == CallGroup((FOUND,))
 
 
-def test_an_array_of_calls_is_a_group() -> None:
+def test_array_of_tool_calls_is_parsed_as_a_group() -> None:
     """All of it are calls, or it is malformed, or none is."""
     assert parse_calls(f"[{CALL}, {CALL}]") == CallGroup((FOUND, FOUND))
     assert parse_calls(f"[{CALL}]") == CallGroup((FOUND,))

@@ -73,7 +73,7 @@ def whole(lines: int) -> dict[str, Any]:
     return {"verified": True, "lines": lines, "problem": None, "complete": True}
 
 
-async def test_a_whole_log_is_verified(log: Log) -> None:
+async def test_audit_page_verifies_what_was_added_since(log: Log) -> None:
     """Also an empty one; the next request verifies what was added."""
     verifier = log.verifier()
     assert await answer(verifier) == whole(0)
@@ -123,7 +123,7 @@ async def test_concurrent_audit_verification_requests_share_progress(log: Log) -
         ),
     ],
 )
-async def test_a_changed_line_is_found(log: Log, statement: str, problem: str) -> None:
+async def test_audit_page_reports_a_changed_line_until_it_is_mended(log: Log, statement: str, problem: str) -> None:
     """Each time, until somebody mends it."""
     await log.write(7)
     log.tamper(statement)

@@ -88,7 +88,7 @@ async def test_summary_item_works_in_chains_and_conversations() -> None:
         assert SUMMARY in client.world.model.asked[-1]["messages"][0]["content"]
 
 
-async def test_a_chain_is_compacted_as_a_whole() -> None:
+async def test_response_chain_is_compacted_as_a_whole() -> None:
     """With the messages of systems that its earlier requests had."""
     async with answering(says("one"), says(SUMMARY)) as client:
         first = (await client.create([message("system", "Be terse."), message("user", "1")])).json

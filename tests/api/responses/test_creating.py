@@ -51,7 +51,7 @@ async def test_response_stream_ends_with_the_stored_response() -> None:
         assert (await client.get(events.last["id"])).json == events.last
 
 
-async def test_a_chain_is_read_oldest_first() -> None:
+async def test_model_gets_a_response_chain_oldest_first() -> None:
     """With instructions of the new request alone, and without those of earlier ones."""
     async with answering(says("one"), says("two"), says("three")) as client:
         first = await client.create("1", instructions="Be terse.")

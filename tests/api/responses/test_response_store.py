@@ -400,7 +400,7 @@ async def test_foreground_response_has_no_log() -> None:
 # Chains.
 
 
-async def test_a_chain_is_read_in_order() -> None:
+async def test_response_chain_is_loaded_in_order() -> None:
     """Of rows, and of responses that only their runs lead to."""
     rows = [ended(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(5)]
     async with shelf(*rows, client={**CLIENT, "previous_id": "resp_4"}) as desk:

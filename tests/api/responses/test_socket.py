@@ -490,7 +490,7 @@ async def test_client_close_ends_its_turn() -> None:
         assert not (await pages(client))._open
 
 
-async def test_a_lost_connection_ends_its_turn() -> None:
+async def test_lost_websocket_ends_the_turn_under_way() -> None:
     """Without a goodbye, as Codex leaves."""
     gate = asyncio.Event()
     async with answering(says("one ", gate)) as client:

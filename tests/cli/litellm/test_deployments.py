@@ -70,7 +70,7 @@ def test_untranslatable_model_entries_are_noted(params: dict[str, Any], note: st
     assert found is None and note in notes[0]
 
 
-def test_a_secret_becomes_a_reference() -> None:
+def test_litellm_secret_becomes_a_reference_to_a_variable() -> None:
     """To a variable of its own, if the file has the secret itself."""
     secrets = Secrets()
     assert secrets.build_reference("os.environ/A_KEY", wanted="X") == ("${A_KEY}", False)

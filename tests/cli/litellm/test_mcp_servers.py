@@ -81,7 +81,7 @@ def test_untranslated_server_settings_are_noted(settings: dict[str, Any], note: 
     assert any(note in one for one in told(**settings)[1])
 
 
-def test_an_odd_name_or_section_is_noted() -> None:
+def test_mcp_server_with_an_odd_name_or_section_is_left_out_and_noted() -> None:
     notes: list[str] = []
     assert translate_mcp_servers({"a b/": {"url": "https://a"}, "c": 3}, Secrets(), notes.append) == {}
     assert [note.partition(":")[0] for note in notes] == ["mcp_servers.a b/", "mcp_servers.c"]

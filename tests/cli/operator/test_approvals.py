@@ -68,7 +68,7 @@ async def test_approvals_list_filters_and_groups_calls() -> None:
         assert [(found["count"], found["asked_by"]) for found in map(json.loads, lines)] == [(2, "ann"), (1, "bob")]
 
 
-async def test_a_long_list_is_shown_whole() -> None:
+async def test_approvals_list_shows_more_than_one_page() -> None:
     """More than a gateway sends at once."""
     async with opened(group(*(f"ap_{i}" for i in range(LIMIT_MOST + 1)))) as desk:
         lines = await told(lambda: list_approvals(remote(desk), status="pending", as_json=True))

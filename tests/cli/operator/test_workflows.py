@@ -38,7 +38,7 @@ async def test_workflows_are_listed_by_category() -> None:
         assert await told(lambda: list_workflows(remote(counter), as_json=False)) == ["none"]
 
 
-async def test_a_long_list_is_shown_whole() -> None:
+async def test_workflows_list_shows_more_than_one_page() -> None:
     """More than a gateway sends at once."""
     async with bureau() as counter:
         [workflow] = [each for name, each in counter.bureau.workflows.items() if name == "break"]

@@ -30,7 +30,7 @@ def fault(text: str) -> tuple[int, int, str]:
     return only.mark.line, only.mark.column, only.message
 
 
-def test_a_tree_is_plain_data() -> None:
+def test_yaml_is_read_as_plain_data_in_every_style() -> None:
     """Sections, lists, text, numbers, true, false and nothing, in every style."""
     source = read('a: 1\nb: [x, 2.5, true, ~]\nc: {d: "1", e: \'no\'}\nf: |\n  two\n  lines\n"on": >\n  folded\n')
     assert source.tree == {

@@ -209,7 +209,7 @@ async def test_chart_of_a_partial_run_states_its_step_range(tmp_path: Path) -> N
         assert "Where the time went" in whole.main and "The axis begins" not in whole.main
 
 
-async def test_a_run_is_cancelled(tmp_path: Path) -> None:
+async def test_run_is_cancelled_on_its_page_once(tmp_path: Path) -> None:
     """Once; of a run that has ended the page says so."""
     async with read_by_ann(tmp_path) as browser:
         run_id, approval_id = await opened(tmp_path, browser)

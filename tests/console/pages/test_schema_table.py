@@ -3,7 +3,7 @@
 from gateway.console.pages.schema_table import ROWS, ParameterRow, build_rows
 
 
-def test_a_row_has_the_type_and_the_limits() -> None:
+def test_schema_table_row_has_type_and_limits() -> None:
     (row,) = build_rows(
         {
             "type": "object",

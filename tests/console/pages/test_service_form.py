@@ -64,7 +64,7 @@ async def test_invalid_json_field_is_reported_by_its_label(root: Browser, field:
     assert dict(seen.form("Add and start it").fields)[field] == text
 
 
-async def test_a_name_that_is_taken_is_refused(root: Browser) -> None:
+async def test_service_form_refuses_a_taken_name(root: Browser) -> None:
     for status in (200, 409):
         seen = await root.submit(await root.get(FORM), "Add and start it", {"name": "notes", "command": "true"})
         assert seen.status == status

@@ -54,7 +54,7 @@ def test_a_whole_chain_is_verified_at_once_and_page_by_page() -> None:
     assert verify(rows[2:]) == 1
 
 
-def test_a_line_that_is_missing_is_named() -> None:
+def test_audit_chain_names_a_missing_or_moved_line() -> None:
     """Also where the numbers were made to fit, or one is there twice, or two changed places."""
     rows = chain(*LINES)
     assert verify(rows[1:]) == 1

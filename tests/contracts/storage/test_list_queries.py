@@ -13,7 +13,7 @@ def test_list_filters_match_fields_of_their_records() -> None:
     assert NarrowedRuns.__annotations__.keys() - {"since_s", "until_s"} <= set(StoredRun.__slots__)
 
 
-def test_an_empty_tally_counts_nothing() -> None:
+def test_empty_approval_tally_counts_nothing() -> None:
     """Until something waits there is no next expiry."""
     assert (Tally().pending, Tally().next_s, Tally().runs) == (0, None, {})
     assert get_args(ApprovalOrder) == ("oldest", "newest", "urgency")

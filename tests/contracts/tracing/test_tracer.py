@@ -66,7 +66,7 @@ def test_an_exception_is_the_error_of_its_span() -> None:
     assert [one.error for one in sent] == ["upstream_error", "ValueError", "cancelled"]
 
 
-def test_a_span_ends_once() -> None:
+def test_span_that_is_ended_twice_is_recorded_once() -> None:
     sent: list[Record] = []
     span = tracer_to(sent).begin("one", "internal", {}, parent=None)
     span.end("first")

@@ -28,7 +28,7 @@ def test_parsed_request_keeps_the_body_for_the_model(*, streams: bool) -> None:
     assert asked.decisions == ()
 
 
-def test_a_wrong_request_is_refused() -> None:
+def test_chat_request_without_messages_is_refused() -> None:
     """As the check of the body says."""
     with pytest.raises(GatewayError) as caught:
         DIALECT.parse(b"{}", needs_model=True)

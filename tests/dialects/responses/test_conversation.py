@@ -172,7 +172,7 @@ def test_gateway_tool_calls_convert_to_calls_with_results() -> None:
         ({"type": "odd"}, '{"type":"odd"}'),
     ],
 )
-def test_a_failed_call_has_its_error(error: object, said: str) -> None:
+def test_failed_gateway_call_is_given_to_the_model_as_its_error(error: object, said: str) -> None:
     assert messages(HI, {**OWN_CALL, "output": None, "error": error})[2]["content"] == said
 
 

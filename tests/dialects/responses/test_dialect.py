@@ -71,7 +71,7 @@ def test_a_background_response_is_queued_first() -> None:
     assert b"event: response.queued\n" in stream.build_first_frame()
 
 
-def test_a_wrong_request_is_refused() -> None:
+def test_response_request_without_a_model_is_refused() -> None:
     """With the field at fault."""
     with pytest.raises(GatewayError) as caught:
         DIALECT.parse(b"{}", needs_model=True)

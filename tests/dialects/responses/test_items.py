@@ -162,7 +162,7 @@ def test_invalid_items_are_refused(item: object, code: str, param: str) -> None:
     assert (error.code, error.param) == (code, param)
 
 
-def test_the_place_counts_from_the_first_item() -> None:
+def test_refusal_of_an_input_item_names_its_index() -> None:
     assert refusal(HI, HI, {**HI, "content": 5}).param == "input[2].content"
 
 

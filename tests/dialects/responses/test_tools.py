@@ -38,14 +38,14 @@ def test_a_function_is_nested_and_keeps_its_strictness() -> None:
     ]
 
 
-def test_a_function_without_parameters_takes_none() -> None:
+def test_function_tool_without_parameters_gets_an_empty_schema() -> None:
     empty = {"type": "object", "properties": {}}
     for parameters in (None, {}):
         bare = {"type": "function", "name": "look", "parameters": parameters, "strict": None, "description": None}
         assert functions(bare) == [{"name": "look", "parameters": empty}]
 
 
-def test_a_custom_tool_is_a_function_with_one_text() -> None:
+def test_custom_tool_becomes_a_function_with_one_text_parameter() -> None:
     plain = {"type": "custom", "name": "sql", "description": "Query."}
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
     of_plain, of_grammar, alone = functions(

@@ -23,7 +23,7 @@ def test_a_body_that_stands_still_is_late_after_its_idle_time() -> None:
 
 
 @pytest.mark.parametrize(("came_bytes", "every_s"), [(1, 2.0), (1, 0.5), (10, 1.0), (LEAST_RATE - 10, 1.0)])
-def test_a_body_that_drips_is_late(came_bytes: int, every_s: float) -> None:
+def test_dripping_request_body_is_late(came_bytes: int, every_s: float) -> None:
     """Although it never stands still for long."""
     late_s = late_after(came_bytes, every_s)
     assert late_s is not None and late_s <= IDLE_S / (1 - came_bytes / every_s / LEAST_RATE) + every_s + 0.5

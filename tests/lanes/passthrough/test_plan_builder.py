@@ -34,7 +34,7 @@ def test_plan_records_match_the_request_head() -> None:
     assert plan.policy.repeatable and plan.policy.plain and not plan.policy.watched
 
 
-def test_a_chunked_body_has_no_length() -> None:
+def test_plan_of_a_chunked_request_has_no_body_length() -> None:
     assert planned(router(endpoint()), LINE, b"Transfer-Encoding: chunked").head.length is None
 
 

@@ -20,7 +20,7 @@ def planned(*lines: bytes, door: HostGuard | None = None) -> Plan:
     return found[0]
 
 
-def test_the_records_are_small_and_frozen() -> None:
+def test_plan_records_are_small_and_frozen() -> None:
     plan = planned()
     assert sum(len(fields(kind)) for kind in (PlannedHead, PlanTarget, RequestPolicy)) <= 18
     with pytest.raises(FrozenInstanceError):

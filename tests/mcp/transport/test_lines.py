@@ -40,7 +40,7 @@ def test_overlong_line_keeps_its_two_ends(size: int, step: int) -> None:
     assert found == [Line(line[:ENDS_BYTES], line[-ENDS_BYTES:], whole=False), Line(b"next")]
 
 
-def test_a_line_at_the_limit_is_whole() -> None:
+def test_transport_line_at_the_size_limit_is_whole() -> None:
     """The end of the line does not count."""
     (line,) = Lines(limit_bytes=5).feed(b"12345\n")
     assert line == Line(b"12345")

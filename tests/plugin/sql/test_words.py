@@ -22,7 +22,7 @@ def test_connecting_words_exclude_writing_statements() -> None:
     assert not sql_words.CONNECTING & (sql_words.WRITING | sql_words.ONE_WORD)
 
 
-def test_the_words_are_in_lower_case() -> None:
+def test_sql_word_lists_are_in_lower_case() -> None:
     """The lists are compared with words in lower case."""
     for name, value in vars(sql_words).items():
         if isinstance(value, frozenset):

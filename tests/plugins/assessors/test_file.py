@@ -112,7 +112,7 @@ def test_file_assessor_returns_a_verdict_for_any_object(arguments: Json, operati
         assert FileAssessor(profile).assess(arguments).decision in ("auto", "confirm")
 
 
-def test_the_plugin_builds_from_its_configuration() -> None:
+def test_file_assessor_builds_with_a_known_profile_only() -> None:
     """`standard` is the default; an unknown profile is refused."""
     call = {"operation": "read", "path": ".env"}
     assert PLUGIN.build(Config(), None).assess(call).decision == "auto"  # type: ignore[arg-type]

@@ -162,7 +162,7 @@ async def test_memory_question_recalls_more_than_other_requests(host: FakeHost) 
     ]
 
 
-async def test_the_same_sentence_is_stored_once(host: FakeHost) -> None:
+async def test_repeated_sentence_is_remembered_once(host: FakeHost) -> None:
     """Said twice, or in the rounds of tools that follow a message."""
     await say("remember I like tea", host)
     notes = await say("remember I like tea", host)

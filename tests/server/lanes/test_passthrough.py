@@ -109,7 +109,7 @@ def test_unusable_files_are_reported_together_with_their_places(tmp_path: Path, 
     check_files(settings(upstreams=[good]))
 
 
-def test_the_longest_prefix_decides() -> None:
+def test_upstream_with_the_longest_matching_path_prefix_is_chosen() -> None:
     """Whatever the order; without paths of their own all share the passthrough prefixes, and the first gets them."""
     found = router(
         upstreams=[

@@ -18,7 +18,7 @@ def groups(*upstreams: dict[str, object]) -> tuple[Group, ...]:
     return build_groups(settings.upstreams, metrics=Metrics(), clock=lambda: 0.0)
 
 
-def test_an_upstream_with_one_url_has_no_rules() -> None:
+def test_upstream_with_one_url_has_no_breaker_or_retry() -> None:
     """And costs nothing."""
     (only,) = groups({"name": "up", "base_url": HTTP})
     assert only.plain and (only.rules.breaker, only.rules.retry) == (None, None)

@@ -20,7 +20,7 @@ def clock() -> StoreClock:
     return StoreClock(SystemClock())
 
 
-async def test_the_store_is_opened(tmp_path: Path) -> None:
+async def test_opened_store_is_usable_and_lies_in_the_configuration_folder(tmp_path: Path) -> None:
     """Ready for use, in the folder of the configuration."""
     store = await open_store(settings(tmp_path), folder=tmp_path, clock=clock(), wait=StoreWait())
     assert await store.list_all_prompts() == []

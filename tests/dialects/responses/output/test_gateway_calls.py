@@ -66,7 +66,7 @@ def test_unavailable_service_is_listed_with_an_error() -> None:
     assert first == {"id": f"mcpl_{HEX}0000", **fields} and message["type"] == "message"
 
 
-def test_a_call_is_an_item_with_its_output() -> None:
+def test_gateway_call_becomes_an_item_with_output_and_approval() -> None:
     """And the approval that it had."""
     (call,) = output(begun(0, approval="ap_1"), done(0, "found", approval="ap_1"))
     assert call == {

@@ -8,7 +8,7 @@ from gateway.dialects.responses.calls import ClientTool
 from gateway.dialects.responses.output.items import REFUSAL, TEXT, THOUGHT, ClientCall, GatewayCall, Texts, WholeItem
 
 
-def test_a_message_has_texts_and_refusals() -> None:
+def test_message_item_holds_text_and_refusal_parts() -> None:
     """Each part with the pieces so far."""
     message = Texts("msg_1", 0)
     assert message.build_view() == {

@@ -16,7 +16,7 @@ def resource(*left_out: str, **fields: object) -> Resource:
     return Resource(facts, response_id="resp_1", created_s=7.9, background=False)
 
 
-def test_a_response_has_every_field() -> None:
+def test_response_object_has_openais_defaults_for_unset_fields() -> None:
     """With OpenAI's defaults for those that the request leaves out."""
     response = resource().build_view()
     check_response(response)

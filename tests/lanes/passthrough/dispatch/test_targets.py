@@ -36,7 +36,7 @@ class Making:
         return Targets(group, first, self.target, twice=True, sticky=b"")
 
 
-def test_a_target_is_made_once() -> None:
+def test_target_of_an_endpoint_is_built_once() -> None:
     making, home = Making(), group("home")
     targets = making.targets(home)
     assert targets.find(home, home.members[0]) is targets.first is targets.find(home, home.members[0])

@@ -326,7 +326,7 @@ def test_a_stricter_profile_never_allows_more(words: list[str]) -> None:
         assert (decision(text, "literal"), decision(text, "hardened")) == ("confirm", "confirm")
 
 
-def test_the_plugin_builds_from_its_configuration() -> None:
+def test_command_assessor_builds_with_a_known_profile_only() -> None:
     """`standard` is the default; an unknown profile or key is refused."""
     built = PLUGIN.build(Config(), None)  # type: ignore[arg-type]
     assert built.assess({"command": "sort a"}).decision == "auto"

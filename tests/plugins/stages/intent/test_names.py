@@ -33,7 +33,7 @@ def test_keywords_keep_their_order_and_spelling() -> None:
     assert build_name_index(SERVICES).keywords == {"提交记录": ((0, "提交记录"),), "git": ((0, "Git"), (1, "git"))}
 
 
-def test_an_index_is_built_once_for_equal_services() -> None:
+def test_name_index_is_built_once_for_equal_services() -> None:
     """The index is the same for every caller and every tuple."""
     assert build_name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is build_name_index(
         SERVICES

@@ -172,7 +172,7 @@ def test_tool_element_collapses_whitespace_in_descriptions() -> None:
     assert "<description>Reads a file.</description>" in write_tool_element(spec(description="  Reads\n\n   a\tfile. "))
 
 
-def test_a_short_element_has_all_parameters() -> None:
+def test_short_tool_element_keeps_all_parameters() -> None:
     """Descriptions are abbreviated; names, types, values and what is required stay."""
     tool = spec(
         {"p": {"type": "string", "description": "word " * 30, "enum": ["a", "b"]}},

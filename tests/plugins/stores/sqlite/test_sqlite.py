@@ -233,7 +233,7 @@ async def test_opening_a_text_file_as_store_fails_with_advice(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-async def test_a_truncated_store_stops_the_start(place: str, part: float) -> None:
+async def test_truncated_store_file_stops_the_start(place: str, part: float) -> None:
     """N22: cut short, wherever."""
     os.truncate(place, int(Path(place).stat().st_size * part))
     assert "damaged" in await refusal(place)

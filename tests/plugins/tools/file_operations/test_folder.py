@@ -24,7 +24,7 @@ def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert Folder(tmp_path, may_make=False).read(("x",), limit_bytes=4) == Content(b"0123", 10)
 
 
-def test_the_first_entries_are_listed_in_order(tmp_path: Path) -> None:
+def test_folder_lists_its_first_entries_and_their_count(tmp_path: Path) -> None:
     """With how many there are."""
     for number in range(30):
         (tmp_path / f"f{number:02}").touch()
