@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.aio.cooperative import run_aside
 from gateway.api.context_request import ContextRequests
 from gateway.api.message_models import build_model, build_model_page
-from gateway.api.ops_pages import MODEL_PATHS, Route, lists_for_messages
+from gateway.api.ops_pages import MODEL_PATHS, Route, requests_messages_models
 from gateway.context.headers import find_credential_header, select_forwarded_headers
 from gateway.contracts.errors import GatewayError
 from gateway.dialects.dialect import Dialect
@@ -65,7 +65,7 @@ class ChatPages:
 
     async def _serve_models(self, request: web.Request) -> web.StreamResponse:
         status, content_type, content = await self._list_models(request)
-        if lists_for_messages(request) and status == HTTPStatus.OK:
+        if requests_messages_models(request) and status == HTTPStatus.OK:
             content = await run_aside(partial(build_model_page, content, request.query), content=content)
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
 

@@ -199,7 +199,7 @@ class ContextRequests:
             exchange,
             repeated.request_key,
             detached=exchange.delivery.background,
-            brought=await self._prepare_prefix(lane, text, repeated),
+            brought=await self._prepare_answer_prefix(lane, text, repeated),
         )
 
     async def _find_earlier_run(
@@ -211,7 +211,7 @@ class ContextRequests:
             await again.check_key(repeated.request_key, stored)
         return stored
 
-    async def _prepare_prefix(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
+    async def _prepare_answer_prefix(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
         """Return the source of text that begins the answer, or None if the gateway adds none."""
         if not wants_text(repeated.body):
             return None  # an answer in another format is the client's

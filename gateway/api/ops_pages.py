@@ -219,7 +219,7 @@ def _build_json_answer(content: dict[str, str], *, status: int = 200) -> web.Res
     return web.json_response(content, status=status)
 
 
-def lists_for_messages(request: web.Request) -> bool:
+def requests_messages_models(request: web.Request) -> bool:
     """Return whether a client of Messages requests models: it sends the version of its API, and OpenAI's do not."""
     return "anthropic-version" in request.headers and request.path.startswith(MODEL_PATHS)
 
@@ -240,7 +240,7 @@ def _build_error_answer(request: web.Request, error: GatewayError) -> web.Respon
         headers["x-should-retry"] = "false"
     headers.update(error.fields)
     headers.update(request.get(ERROR_FIELDS, {}))
-    style = find_error_style(request.path, of="messages" if lists_for_messages(request) else None)
+    style = find_error_style(request.path, of="messages" if requests_messages_models(request) else None)
     if style.id_header is not None:
         headers[style.id_header] = request_id
     body = style.write(error, request_id=request_id)

@@ -85,11 +85,11 @@ def _format_answer(line: Json, known: _GateContext) -> Json:
         case {"kind": "malformed"}:
             return _build_view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
         case {"kind": "tool_call", "calls": [*calls]}:
-            return {"calls": [_build_view(_judge(_convert_scanned(call), known)) for call in calls]}
+            return {"calls": [_build_view(_judge_line(_convert_scanned(call), known)) for call in calls]}
         case {"kind": "tool_call"}:
-            return _build_view(_judge(_convert_scanned(line), known))
+            return _build_view(_judge_line(_convert_scanned(line), known))
         case _:
-            return _build_view(_judge(line, known))
+            return _build_view(_judge_line(line, known))
 
 
 def _convert_scanned(call: object) -> Json:
@@ -101,7 +101,7 @@ def _build_view(verdict: Verdict) -> Json:
     return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 
-def _judge(line: Json, known: _GateContext) -> Verdict:
+def _judge_line(line: Json, known: _GateContext) -> Verdict:
     definition = _read_definition(line)
     call = _call(line, definition)
     if call.tool is None:

@@ -49,25 +49,25 @@ def add(commands: Commands) -> None:
     p = add_printing(
         group,
         "verify",
-        _verify,
+        _verify_store,
         "check that no line of the audit log was changed or removed",
         example="gateway audit verify",
     )
     p.add_argument("--expect", type=parse_sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
     p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
-    p = add_reading(group, "list", _list, "list the lines of the audit log", example="gateway audit list")
+    p = add_reading(group, "list", _list_lines, "list the lines of the audit log", example="gateway audit list")
     p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
     add_json_option(p)
 
 
-def _verify(args: argparse.Namespace) -> Iterator[str]:
+def _verify_store(args: argparse.Namespace) -> Iterator[str]:
     if (args.expect is None) != (args.at is None):
         raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
     noted = None if args.expect is None else NotedHash(args.at, args.expect)
     return verify_log(store_file(load_configuration(args, checked=False))[1], noted=noted)
 
 
-def _list(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
+def _list_lines(loaded: LoadedConfig, *, after: int, as_json: bool) -> Iterator[str]:
     return list_audit_lines(store_file(loaded)[1], after=after, as_json=as_json)
 
 

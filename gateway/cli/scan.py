@@ -55,16 +55,16 @@ def _read_outcome(line: str) -> Outcome:
 def _build_view(outcome: Outcome) -> Json:
     match outcome:
         case CallGroup((call,)):
-            return {"kind": "tool_call", **_call(call)}
+            return {"kind": "tool_call", **_build_call_view(call)}
         case CallGroup(calls):
-            return {"kind": "tool_call", "calls": [_call(call) for call in calls]}
+            return {"kind": "tool_call", "calls": [_build_call_view(call) for call in calls]}
         case MalformedCall(reason):
             return {"kind": "malformed", "reason": reason}
         case _:
             return {"kind": "text"}
 
 
-def _call(call: FoundCall) -> Json:
+def _build_call_view(call: FoundCall) -> Json:
     told = {"tool": call.tool, "parameters": call.parameters, "terminate": call.terminate}
     if call.beside is not None:
         told["risk_level"] = call.beside

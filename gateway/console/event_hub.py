@@ -162,7 +162,7 @@ class Live:
         """Send frames as they come, until they end, the page is left, or its session ends."""
         page = OpenPage(PageView(visit.language, visit.may("approve")), visit.api)
         self._open.add(page)
-        relaying = asyncio.get_running_loop().create_task(_relay(frames, page))
+        relaying = asyncio.get_running_loop().create_task(_relay_frames(frames, page))
         try:
             return await self._write_frames(visit, page)
         finally:
@@ -194,7 +194,7 @@ class Live:
             page.add_news(b"")
 
 
-async def _relay(frames: AsyncIterator[bytes], page: OpenPage) -> None:
+async def _relay_frames(frames: AsyncIterator[bytes], page: OpenPage) -> None:
     try:
         async for frame in frames:
             page.add_news(frame)

@@ -58,8 +58,8 @@ def is_expected_word(word: str, expected: str) -> bool:
 
 def mask_check_words(content: bytes) -> bytes:
     """Return the JSON of a request with each approval's id cut short and the word behind it taken out."""
-    return _SHOWN_IN_JSON.sub(_mask_match, content)
+    return _SHOWN_IN_JSON.sub(_mask_shown_word, content)
 
 
-def _mask_match(shown: re.Match[bytes]) -> bytes:
+def _mask_shown_word(shown: re.Match[bytes]) -> bytes:
     return b"_%b(not shown to models)" % shown["id"]

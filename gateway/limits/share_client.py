@@ -85,7 +85,7 @@ class ShareClient:
             waiting = []
             self._waiting[number] = answers, waiting
         waiting.append(answered)
-        loop.call_later(LONGEST_S, _resolve, answered)
+        loop.call_later(LONGEST_S, _resolve_answer, answered)
         self.request_more(number, requests=requests, tokens=tokens)
         return UndecidedError(refusal, answered)
 
@@ -109,10 +109,10 @@ class ShareClient:
             if self.memory.get_words(number)[ANSWERS] != answers:
                 del self._waiting[number]
                 for answered in waiting:
-                    _resolve(answered)
+                    _resolve_answer(answered)
 
 
-def _resolve(answered: "asyncio.Future[None]") -> None:
+def _resolve_answer(answered: "asyncio.Future[None]") -> None:
     if not answered.done():
         answered.set_result(None)
 

@@ -82,11 +82,11 @@ class SharedCounters:
         digest = digest_name(name)
         with self._lock_names():
             names = self._memory[: self._names_bytes]
-            number = _find(names, digest)
+            number = _find_number(names, digest)
             if number is None:
                 if not makes:
                     return None
-                number = _find(names, bytes(_DIGEST_BYTES))
+                number = _find_number(names, bytes(_DIGEST_BYTES))
                 if number is None and (number := self._find_unused(int(now_s / TICK_S))) is None:
                     return None
                 self._clear(number, digest)
@@ -159,7 +159,7 @@ def digest_name(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _find(names: bytes, digest: bytes) -> int | None:
+def _find_number(names: bytes, digest: bytes) -> int | None:
     at = -1
     while (at := names.find(digest, at + 1)) >= 0:
         if at % _DIGEST_BYTES == 0:

@@ -34,7 +34,7 @@ _MOST_DECODINGS: Final = 3
 def overrides_method(parameter: str) -> bool:
     """Return whether a server may read a parameter that replaces the method in the decoded text `NAME=VALUE`."""
     for _ in range(_MOST_DECODINGS):
-        if any(_overrides(piece) for piece in _PAIRS.split(parameter)):
+        if any(_overrides_method(piece) for piece in _PAIRS.split(parameter)):
             return True
         decoded = unquote_plus(parameter)
         if decoded == parameter:
@@ -48,7 +48,7 @@ def path_overrides_method(path: str) -> bool:
     return any(overrides_method(f"{piece}=") for piece in unquote(path).split("/"))
 
 
-def _overrides(piece: str) -> bool:
+def _overrides_method(piece: str) -> bool:
     key, _, value = unicodedata.normalize("NFKC", piece).casefold().partition("=")
     # `_method[x]`, `_method.x` and `a[_method]` are that name to one server or another.
     for part in (key, *re.split(r"[\[\].]", key)):

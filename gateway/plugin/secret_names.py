@@ -111,9 +111,9 @@ def is_secret_file(name: str) -> bool:
 def is_secret_there(parts: Sequence[str]) -> bool:
     """Return whether a path of these names or globs (lower case) may lead to a file that holds secrets where it is."""
     *folders, name = parts
-    if any(folder.endswith(".git") or _fits(folder, ".git") for folder in folders):
-        return any(_fits(name, file) for file in _REPOSITORY)
-    return bool(folders) and any(_fits(folders[-1], folder) and _fits(name, file) for folder, file in _PLACED)
+    if any(folder.endswith(".git") or _fits_glob(folder, ".git") for folder in folders):
+        return any(_fits_glob(name, file) for file in _REPOSITORY)
+    return bool(folders) and any(_fits_glob(folders[-1], folder) and _fits_glob(name, file) for folder, file in _PLACED)
 
 
 def may_match_secret(glob: str) -> bool:
@@ -132,7 +132,7 @@ def may_match_secret_folder(glob: str) -> bool:
     return bool(before or behind) and _may_match(_FOLDERS, before, behind)
 
 
-def _fits(glob: str, name: str) -> bool:
+def _fits_glob(glob: str, name: str) -> bool:
     # A leading dot is matched by a dot only.
     return glob == name or (name.startswith(".") <= glob.startswith(".") and fnmatchcase(name, glob[:_MOST_CHARS]))
 

@@ -59,11 +59,11 @@ def run_in_bubblewrap(order: Order, program: str, *, base_processes: int, status
     if order.read_only:
         _require_no_side_effects((*SYSTEM, *order.readable, order.cwd))
         # bubblewrap binds what lies there: an overlay, through which no FIFO is reached.
-        with _step("read-only mounts"):
+        with _report_failed_step("read-only mounts"):
             _cover_private_folders(order, overlay=True)
             _require_filter()
     _apply_common_setup(order, base_processes=base_processes)
-    with _step("bubblewrap"):
+    with _report_failed_step("bubblewrap"):
         filter_file = None
         if seccomp.is_known_machine():
             filter_file = os.memfd_create("filter", 0)
@@ -81,7 +81,7 @@ def run_in_namespaces(order: Order, program: str, *, base_processes: int, report
     _raise_oom_score()  # behind the mounts it could not be written
     if order.read_only:
         _require_no_side_effects((*SYSTEM, *order.readable, order.cwd))
-    with _step("read-only mounts"):
+    with _report_failed_step("read-only mounts"):
         if order.read_only:
             scratch, root = _cover_private_folders(order, overlay=False)
             paths = (*SYSTEM, *order.readable, order.cwd, scratch)
@@ -95,7 +95,7 @@ def run_in_namespaces(order: Order, program: str, *, base_processes: int, report
 
     def execute_command() -> NoReturn:
         _apply_common_setup(order, base_processes=base_processes)
-        with _step("Landlock and seccomp"):
+        with _report_failed_step("Landlock and seccomp"):
             _apply_landlock(order)
             seccomp.install(_list_refused_syscalls(order) + _get_truncate_filter(), newer=not order.read_only)
         _execute(order, program)
@@ -114,7 +114,7 @@ def run_in_landlock(order: Order, program: str, *, base_processes: int) -> NoRet
     if order.read_only:
         _require_no_side_effects(("/",))  # Landlock lets a command look up any path, which is all that it takes
     _apply_common_setup(order, base_processes=base_processes)
-    with _step("Landlock and seccomp"):
+    with _report_failed_step("Landlock and seccomp"):
         _apply_landlock(order)
         signals = seccomp.SIGNALS if landlock.get_abi() < landlock.SIGNALS_ABI else ()
         metadata = seccomp.READ_ONLY_METADATA if order.read_only else seccomp.METADATA
@@ -227,9 +227,9 @@ def _apply_common_setup(order: Order, *, base_processes: int) -> None:
     _raise_oom_score()
     os.nice(_NICE)
     os.umask(_UMASK)
-    with _step("the folder", end="not_started"):
+    with _report_failed_step("the folder", end="not_started"):
         os.chdir(order.cwd)
-    with _step("limits"):
+    with _report_failed_step("limits"):
         _apply_limits(order.limits, base_processes=base_processes)
         call_prctl(PR_SET_NO_NEW_PRIVS, 1)
 
@@ -264,13 +264,13 @@ def _apply_limits(limits: ProcessLimits, *, base_processes: int) -> None:
 
 
 def _execute(order: Order, program: str) -> NoReturn:
-    with _step(f"{order.argv[0]!r}", end="not_started"):
+    with _report_failed_step(f"{order.argv[0]!r}", end="not_started"):
         os.execve(program, order.argv, dict(order.environment))  # noqa: S606 (no shell is meant)
     raise AssertionError("exec does not return")
 
 
 @contextmanager
-def _step(name: str, *, end: End = "unconfined") -> Iterator[None]:
+def _report_failed_step(name: str, *, end: End = "unconfined") -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -51,7 +51,7 @@ class PageText:
 
 def _format_title(name: str, text: str, kind: str, *, quote: bool) -> str:
     """Return the lines in front of a family. `quote`: quotation marks in its help are escaped, too."""
-    return f"# HELP {name} {_escape(text, quote=quote)}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {_escape_text(text, quote=quote)}\n# TYPE {name} {kind}\n"
 
 
 def _build_heads(key: Key, facts: MetricFacts) -> Sequence[str]:
@@ -76,10 +76,10 @@ def _format_gauge_lines(gauges: Iterable[Gauge], *, quote: bool) -> Iterable[str
 
 
 def _format_head(name: str, labels: _Labels) -> str:
-    inside = ",".join(f'{label}="{_escape(value, quote=True)}"' for label, value in sorted(labels))
+    inside = ",".join(f'{label}="{_escape_text(value, quote=True)}"' for label, value in sorted(labels))
     return f"{name}{{{inside}}} " if inside else f"{name} "
 
 
-def _escape(text: str, *, quote: bool = False) -> str:
+def _escape_text(text: str, *, quote: bool = False) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace('"', '\\"') if quote else text

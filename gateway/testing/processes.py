@@ -24,13 +24,13 @@ class Process:
 def list_processes() -> dict[int, Process]:
     """Return all processes but the zombies, by process number."""
     with os.scandir("/proc") as entries:
-        found = [_read(int(entry.name)) for entry in entries if entry.name.isdigit()]
+        found = [_read_process(int(entry.name)) for entry in entries if entry.name.isdigit()]
     return {process.pid: process for process in found if process is not None}
 
 
 def find_living_process(pid: int) -> Process | None:
     """Return the process `pid`, or None if it has ended."""
-    return _read(pid)
+    return _read_process(pid)
 
 
 def list_family(leader: Process) -> set[Process]:
@@ -46,11 +46,11 @@ def list_family(leader: Process) -> set[Process]:
 
 def list_living(processes: Iterable[Process]) -> list[Process]:
     """Return the ones of `processes` that have not ended, in the order of their numbers."""
-    same = (p for p in processes if (now := _read(p.pid)) is not None and now.started == p.started)
+    same = (p for p in processes if (now := _read_process(p.pid)) is not None and now.started == p.started)
     return sorted(same, key=lambda process: process.pid)
 
 
-def _read(pid: int) -> Process | None:
+def _read_process(pid: int) -> Process | None:
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):

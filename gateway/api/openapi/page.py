@@ -12,9 +12,9 @@ DESCRIPTION = "/openapi.json"
 
 
 def list_description_routes() -> Sequence[Route]:
-    return build_readable_routes(DESCRIPTION, _describe)
+    return build_readable_routes(DESCRIPTION, _send_description)
 
 
-async def _describe(_request: web.Request) -> web.Response:
+async def _send_description(_request: web.Request) -> web.Response:
     content = await asyncio.to_thread(describe_api)  # the first time takes a tenth of a second
     return web.Response(body=content, headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})

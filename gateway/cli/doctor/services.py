@@ -32,7 +32,7 @@ async def examine_services(settings: Settings, *, timeout_s: float) -> AsyncIter
             for status in await servers.list_services():
                 if status.name in pending and (_is_settled(status) or left_s <= 0):
                     pending.discard(status.name)
-                    yield _judge(status, took_s=time.monotonic() - began_s)
+                    yield _judge_service(status, took_s=time.monotonic() - began_s)
             if pending:
                 await wait_until_set(stirred, max(left_s, 0.0))
     finally:
@@ -44,7 +44,7 @@ def _is_settled(status: ServerStatus) -> bool:
     return status.condition.state != "starting" or status.condition.error is not None
 
 
-def _judge(status: ServerStatus, *, took_s: float) -> Finding:
+def _judge_service(status: ServerStatus, *, took_s: float) -> Finding:
     about, condition = f"MCP {status.name}", status.condition
     if condition.state == "running":
         n_tools = len(status.service.list_definitions())

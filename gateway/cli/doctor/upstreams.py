@@ -35,7 +35,7 @@ async def examine_upstreams(settings: Settings, *, timeout_s: float) -> AsyncIte
         yield Finding("ok", "upstreams", "none: the built-in demo model answers")
         return
     probes = [
-        asyncio.create_task(_probe(f"{group.name} {member.name}", member, timeout_s=timeout_s))
+        asyncio.create_task(_probe_endpoint(f"{group.name} {member.name}", member, timeout_s=timeout_s))
         for group in groups
         for member in group.members
     ]
@@ -48,7 +48,7 @@ async def examine_upstreams(settings: Settings, *, timeout_s: float) -> AsyncIte
         yield _check_clock(skews)
 
 
-async def _probe(about: str, member: Member, *, timeout_s: float) -> _ProbeResult:
+async def _probe_endpoint(about: str, member: Member, *, timeout_s: float) -> _ProbeResult:
     call, began_s = UpstreamCall(member.pool, method=b"GET"), time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):

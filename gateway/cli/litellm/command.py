@@ -75,7 +75,7 @@ def _import(args: argparse.Namespace) -> Iterator[str]:
 
 def import_config(file: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the text of a gateway.yaml, and its notes. Raises CommandError if the file cannot be read."""
-    told = translate_config(_read(file), environ)
+    told = translate_config(_read_config(file), environ)
     head = [f"# Made by `gateway import litellm` of {escape_line(file.name)}."]
     if told.notes:
         head += ["# Not translated, or different:", *(f"# - {note}" for note in told.notes)]
@@ -85,7 +85,7 @@ def import_config(file: Path, environ: Mapping[str, str]) -> tuple[str, list[str
     return "\n".join([*head, "", written]), told.notes
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_config(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)

@@ -57,7 +57,7 @@ class Playground:
 
     async def _answer_whole(self, visit: Visit) -> web.Response:
         """Answer a form that was sent without a script: both lanes, once they have answered."""
-        asked = [self._collect_answer(visit, lane) for lane in LANES if _may(visit, lane)]
+        asked = [self._collect_answer(visit, lane) for lane in LANES if _may_use_lane(visit, lane)]
         answers, explained = await asyncio.gather(asyncio.gather(*asked), self._get_explanation(visit))
         return await self._build_page(visit, answers=answers, explained=explained)
 
@@ -69,7 +69,7 @@ class Playground:
             "playground.html",
             title="Playground",
             answers={answer.lane: answer for answer in answers},
-            lanes=[lane for lane in LANES if _may(visit, lane)],
+            lanes=[lane for lane in LANES if _may_use_lane(visit, lane)],
             explained=explained,
             form={"message": visit.t(MESSAGE), "model": next(iter(models), ""), **visit.form},
             models=models,
@@ -91,7 +91,7 @@ class Playground:
 
     async def _stream_lines(self, visit: Visit) -> web.StreamResponse:
         lane = visit.match["lane"]
-        if lane not in LANES or not _may(visit, lane):
+        if lane not in LANES or not _may_use_lane(visit, lane):
             raise ApiError(404, {"code": "unknown_route", "message": visit.t("There is no such page.")})
         headers = {"Content-Type": LINES_TYPE, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         response = web.StreamResponse(headers=headers)
@@ -140,7 +140,7 @@ class Playground:
         answered.run_id = await _find_run_id(visit, answered.run_id)
 
 
-def _may(visit: Visit, lane: str) -> bool:
+def _may_use_lane(visit: Visit, lane: str) -> bool:
     return visit.may("passthrough" if lane == "passthrough" else "context")
 
 

@@ -40,9 +40,9 @@ COLUMNS: Final[Mapping[str, Key]] = {
     "endpoint": itemgetter("name"),
     "state": lambda endpoint: list(STATES).index(endpoint["state"]),
     "busy": itemgetter("under_way"),
-    "sent": lambda endpoint: _sum(endpoint["tries"]),
+    "sent": lambda endpoint: _sum_counts(endpoint["tries"]),
     "failed": lambda endpoint: None if endpoint["tries"] is None else endpoint["tries"].get("failed", 0),
-    "out": lambda endpoint: _sum(endpoint["ejections"]),
+    "out": lambda endpoint: _sum_counts(endpoint["ejections"]),
     "last": itemgetter("last_status"),
 }
 
@@ -93,7 +93,7 @@ def build_upstream_row(facts: Json, sort: str | None = None) -> ShownUpstream:
     return ShownUpstream(facts=facts, endpoints=endpoints, outcomes=outcomes, retried=retried)
 
 
-def _sum(counts: Mapping[str, int] | None) -> int | None:
+def _sum_counts(counts: Mapping[str, int] | None) -> int | None:
     return None if counts is None else sum(counts.values())
 
 

@@ -140,7 +140,7 @@ class ResponseRelay(RequestRelay):
         self._tee = self._build_tee(lambda: read_content_coding(data[:head_bytes]))
         if self._tee is not None:
             self._tee.keep(data[head_bytes:])
-            self.response_body = self._tee.build_rest(left)
+            self.response_body = self._tee.build_rest_body(left)
 
     def _build_tee(self, content_coding: Callable[[], bytes]) -> Tee | None:
         """Return the tee that copies the payload to observers; None: no observer reads it."""

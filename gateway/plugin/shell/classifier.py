@@ -45,10 +45,10 @@ class ClassifiedCommand:
 def read_command(text: str) -> tuple[Script, tuple[ClassifiedCommand, ...]]:
     """Raise Objection for what is not plain, and for the first command that is not known to be harmless."""
     script = parse(text)
-    return script, tuple(_read(step) for step in script.steps)
+    return script, tuple(_classify_command(step) for step in script.steps)
 
 
-def _read(step: SimpleCommand) -> ClassifiedCommand:
+def _classify_command(step: SimpleCommand) -> ClassifiedCommand:
     name = _read_name(step.words[0])
     listed = COMMANDS.get(name)
     if listed is None:

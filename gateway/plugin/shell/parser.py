@@ -156,10 +156,10 @@ def parse(text: str) -> Script:
     hidden = find_unseen(text)
     if hidden is not None:
         _raise_objection(f"it holds the invisible character {hidden}")
-    return _read(text, variables=frozenset())
+    return _parse_script(text, variables=frozenset())
 
 
-def _read(text: str, *, variables: frozenset[str]) -> Script:
+def _parse_script(text: str, *, variables: frozenset[str]) -> Script:
     reader = _Reader(variables)
     trimmed = text.strip(" \t\n")
     position = pieces = 0
@@ -263,7 +263,7 @@ class _Reader:
         self._expand(match.group(), splits=not quoted, wild=not quoted)
 
     def _read_substitution(self, inner: str, *, quoted: bool) -> None:
-        script = _read(inner, variables=self._variables | self._constructs.variables)
+        script = _parse_script(inner, variables=self._variables | self._constructs.variables)
         if "construct" in script.extras or any(step.words[0].text == "cd" for step in script.steps):
             _raise_objection("a substitution that holds more than commands")
         self._extras |= script.extras | {"substitution"}

@@ -123,21 +123,21 @@ def _judge_statement(tokens: Sequence[Token], marks: set[str]) -> str | None:
     first = tokens[0]
     if first.kind == "op":
         # A comment to MySQL, an operator to others, who refuse a statement that begins with one.
-        return _query(tokens, marks) or "an operator at its beginning"
+        return _judge_query(tokens, marks) or "an operator at its beginning"
     if first == ("punct", "(") or (first.kind == "word" and first.text in _QUERY):
-        return _query(tokens, marks)
+        return _judge_query(tokens, marks)
     match first.text if first.kind == "word" else "":
         case "show":
-            return _show(tokens[1:])
+            return _judge_show(tokens[1:])
         case "explain" | "describe" | "desc":
-            return _explain(tokens[1:], marks)
+            return _judge_explain(tokens[1:], marks)
         case "pragma":
             marks.add("pragma")
             return _judge_pragma(tokens[1:])
     raise QueryDoubt("statement", f"{first.text[:40].upper()!r} does not begin a statement that is known to read only.")
 
 
-def _query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False) -> str | None:
+def _judge_query(tokens: Sequence[Token], marks: set[str], *, explained: bool = False) -> str | None:
     walk = QueryWalk(tokens)
     walk.run()
     marks |= walk.marks
@@ -164,7 +164,7 @@ def _is_table_name(token: Token) -> bool:
     return token.kind == "name" or (token.kind == "word" and token.text not in CONNECTING)
 
 
-def _show(tokens: Sequence[Token]) -> str | None:
+def _judge_show(tokens: Sequence[Token]) -> str | None:
     first = tokens[0]
     if first.kind == "word" and first.text in SHOWN:
         rest = tokens[1:] if first.text in ("create", "table") else tokens
@@ -220,7 +220,7 @@ def _judge_pragma(tokens: Sequence[Token]) -> str | None:
 # EXPLAIN and DESCRIBE, which MySQL takes for the same.
 
 
-def _explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
+def _judge_explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
     start, runs = _explain_options(tokens)
     if start == len(tokens):
         return None if start == 1 and not runs else "nothing to explain"
@@ -229,7 +229,7 @@ def _explain(tokens: Sequence[Token], marks: set[str]) -> str | None:
     if runs:
         marks.add("explain_analyze")
     if text in _QUERY:
-        return _query(tokens[start:], marks, explained=True)
+        return _judge_query(tokens[start:], marks, explained=True)
     if text in EXPLAINED and not runs:
         walk = QueryWalk(tokens[start:], write=True)
         walk.run()

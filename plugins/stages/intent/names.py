@@ -51,10 +51,10 @@ def build_name_index(services: tuple[NamedService, ...]) -> NameIndex:
                 f"{service.name}__{tool}",
                 encode_model_name(f"{service.name}.{tool}"),
             )
-            _add(called, {tool, tool.replace("_", "-"), *qualified}, named)
-            _add(called, {tool.replace("_", " ")}, NameMeaning(i, tool, weak=True))
-        _add(called, {service.name, service.name.replace("_", "-")}, NameMeaning(i))
-        _add(called, {service.name.replace("_", " "), *service.keywords}, NameMeaning(i, weak=True))
+            _add_meaning(called, {tool, tool.replace("_", "-"), *qualified}, named)
+            _add_meaning(called, {tool.replace("_", " ")}, NameMeaning(i, tool, weak=True))
+        _add_meaning(called, {service.name, service.name.replace("_", "-")}, NameMeaning(i))
+        _add_meaning(called, {service.name.replace("_", " "), *service.keywords}, NameMeaning(i, weak=True))
         for keyword in service.keywords:
             folded = fold_phrase(keyword)
             if folded:
@@ -71,7 +71,7 @@ def build_phrase_set(phrases: tuple[str, ...]) -> Phrases:
     return Phrases(phrases)
 
 
-def _add(called: dict[str, list[NameMeaning]], words: Iterable[str], named: NameMeaning) -> None:
+def _add_meaning(called: dict[str, list[NameMeaning]], words: Iterable[str], named: NameMeaning) -> None:
     for folded in {fold_phrase(word) for word in words} - {""}:
         known = called.setdefault(folded, [])
         if replace(named, weak=False) not in known:

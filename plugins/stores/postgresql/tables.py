@@ -91,11 +91,11 @@ class PostgresqlTableReader:
         self._connection = connection
 
     def count_rows(self, table: str) -> int:
-        ((count,),) = self._run(self._connection.fetch(f"SELECT count(*) FROM ({_select(table)}) t"))
+        ((count,),) = self._run(self._connection.fetch(f"SELECT count(*) FROM ({_build_select(table)}) t"))
         return int(count)
 
     def read_rows(self, table: str) -> Iterator[Sequence[TableRow]]:
-        cursor = self._run(self._connection.cursor(_select(table)))
+        cursor = self._run(self._connection.cursor(_build_select(table)))
         count = _FIRST_ROWS
         while rows := [tuple(map(_restore_row, row)) for row in self._run(cursor.fetch(count))]:
             yield rows
@@ -228,7 +228,7 @@ class PostgresqlTables:
             await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _select(table: str) -> str:
+def _build_select(table: str) -> str:
     if (statement := _SELECTS.get(table)) is not None:
         return statement
     columns = ", ".join(f'"{column}"' for column in TABLES[table])

@@ -56,13 +56,13 @@ def share_quota(
         connection.execute(_FORGET_SHARES, (now_s - FORGOTTEN_S,))
         connection.execute(_FORGET, (now_s - FORGOTTEN_S,))
     connection.execute(_SEE, (gateway, turn, now_s, now_s + QUOTA_GONE_S))
-    grants = [_grant(connection, gateway, one, now_s) for one in requests]
+    grants = [_grant_share(connection, gateway, one, now_s) for one in requests]
     (gateways,) = connection.execute(_COUNT, (now_s,)).fetchone()
     lacking = [name for (name,) in connection.execute(_LACKING, (gateway, now_s)).fetchall()]
     return QuotaAnswer(grants=grants, gateways=gateways, lacking=lacking)
 
 
-def _grant(connection: sqlite3.Connection, gateway: str, one: ShareRequest, now_s: float) -> ShareGrant:
+def _grant_share(connection: sqlite3.Connection, gateway: str, one: ShareRequest, now_s: float) -> ShareGrant:
     shares, used, base = connection.execute(_OTHERS, (one.name, gateway, now_s)).fetchone()
     room = one.limit - max(one.base, base) - shares
     share = max(one.held, min(one.wanted, room))

@@ -43,11 +43,11 @@ class SqliteTableReader:
 
     def count_rows(self, table: str) -> int:
         with _translate_errors():
-            return int(self._connection.execute(f"SELECT count(*) FROM ({_select(table)})").fetchone()[0])
+            return int(self._connection.execute(f"SELECT count(*) FROM ({_build_select(table)})").fetchone()[0])
 
     def read_rows(self, table: str) -> Iterator[Sequence[TableRow]]:
         with _translate_errors():
-            cursor = self._connection.execute(_select(table))
+            cursor = self._connection.execute(_build_select(table))
             piece: list[TableRow] = []
             size = 0
             for row in cursor:
@@ -136,7 +136,7 @@ class SqliteTables:
                 shutil.rmtree(folder)
 
 
-def _select(table: str) -> str:
+def _build_select(table: str) -> str:
     return (
         _SELECTS.get(table)
         or f"SELECT {_join_columns(TABLES[table])} FROM {table} ORDER BY {_ORDERS.get(table, 'rowid')}"

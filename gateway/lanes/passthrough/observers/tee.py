@@ -79,7 +79,7 @@ class Tee:
         """Return the reader of the body that follows `head`, which copies the payload to the sink."""
         return build_teed_body(head, self.keep, payload_only=payload_only)
 
-    def build_rest(self, left: int) -> LengthBody:
+    def build_rest_body(self, left: int) -> LengthBody:
         """Return the reader of the last `left` bytes of a body, with a copy."""
         return TeedLengthBody(left, self.keep)
 
