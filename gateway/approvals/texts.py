@@ -108,8 +108,8 @@ def format_duplicate_call_text(tools: Sequence[str], *, language: Language = "en
     if language == "zh":
         rest = f"本次回答中的其他调用（{names}）没有提出：作出决定后请再次提出。" if tools else ""
         return f"这个调用之前已经提出，仍在等待，因此没有再次提出。{rest}"
-    rest = f" Other calls of this answer were not asked for ({names}): ask again after the decision." if tools else ""
-    return f"This call was asked for before and still waits, so it was not asked for again.{rest}"
+    rest = f" No approval was requested for its other calls ({names}): ask again after the decision." if tools else ""
+    return f"The approval of this call was requested before and is still pending, so it was not requested again.{rest}"
 
 
 def format_meanwhile_text(answer: str, *, language: Language = "en") -> str:

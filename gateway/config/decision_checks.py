@@ -13,10 +13,10 @@ def check_decisions(document: Document) -> None:
     """Report rules about decisions that cannot hold, and links that lead nowhere."""
     if is_keyless(document):
         if document.get("approvals", "self") == "refuse":
-            text = "without keys everybody is the same caller, so no other could approve: add keys, or write allow"
+            text = "without keys all clients are one caller, so no other could approve: add keys, or write allow"
             document.complain(("approvals", "self"), text)
         if document.get("approvals", "require"):
-            text = "without keys everybody is the same caller, so no second key could approve: add keys, or remove it"
+            text = "without keys all clients are one caller, so no second key could approve: add keys, or remove it"
             document.complain(("approvals", "require"), text, key=True)
     for path in document.iterate_matches("keys", "*", "name"):
         name = document.get(*path)

@@ -21,7 +21,7 @@ _WITHOUT_MODES: Final = frozenset(
 def find_access_fault(place: Path, mode: int) -> str | None:
     """Return the fault of a file with this `st_mode`, with the next step; None: it may be used."""
     if mode & stat.S_IWOTH and _keeps_modes(place):
-        return f"{str(place)!r} can be written by everybody, so it is not used: chmod o-w {shlex.quote(str(place))}"
+        return f"{str(place)!r} can be written by every user, so it is not used: chmod o-w {shlex.quote(str(place))}"
     return None
 
 
@@ -33,7 +33,7 @@ def find_loose_access(place: Path) -> str | None:
     except OSError:
         return None
     if file & stat.S_IWOTH and not _keeps_modes(place):
-        return f"{str(place)!r} looks as if everybody may write it, and its mount lets no mode say otherwise"
+        return f"{str(place)!r} looks as if every user may write it, and its mount lets no mode say otherwise"
     if file & stat.S_IWGRP:
         return f"{str(place)!r} can be written by its group: unless you mean that, chmod g-w {shlex.quote(str(place))}"
     if above & (stat.S_IWGRP | stat.S_IWOTH) and not above & stat.S_ISVTX:

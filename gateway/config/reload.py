@@ -94,7 +94,7 @@ def _list_objections(new: LoadedConfig, merged: Settings, old: LoadedConfig) -> 
     if merged.is_keyless and not old.settings.is_keyless:
         yield (
             "keys",
-            f"there are none any more, and no 'runtime_keys': everybody who reaches {old.settings.listen} could do "
+            f"there are none any more, and no 'runtime_keys': every client that reaches {old.settings.listen} could do "
             "everything; restart the gateway if that is meant",
         )
     for path in _list_lost_guards(old.settings, merged):

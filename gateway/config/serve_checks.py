@@ -29,7 +29,7 @@ def check_serve(document: Document) -> None:
     if not isinstance(document.get(*_OAUTH), dict):
         return
     if is_keyless(document):
-        document.complain(_OAUTH, "without keys everybody on this machine may do everything: add keys", key=True)
+        document.complain(_OAUTH, "without keys every client on this machine may do everything: add keys", key=True)
     if document.get("public_url") is None:
         document.complain(_OAUTH, "needs public_url: clients ask the issuer for a token for that URL", key=True)
     _check_tenant(document)

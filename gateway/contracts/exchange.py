@@ -181,7 +181,7 @@ class Execution:
     resume: Resume | None = None
     again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
     budget_s: float = 300.0
-    tainted: bool = False  # strangers may have written a part of the conversation
+    tainted: bool = False  # third parties may have written a part of the conversation
     trace: "RunTrace | None" = field(default=None, compare=False, repr=False)  # of the run, where there are traces
     tool_trace: "ToolTrace | None" = field(default=None, compare=False, repr=False)  # of the call that runs
     remarks: tuple[str, ...] = ()  # of stages, about a request that is only explained (`Exchange.dry`)

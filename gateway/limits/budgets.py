@@ -23,7 +23,7 @@ def _cost_nothing(_scope: LimitScope, _name: str) -> float:
 class Budgets:
     """The sums as they were read last. `replace_sums` takes newer ones. `wanted`: a limit needs them, or an operator.
 
-    `missing` has what somebody asked for and was not read.
+    `missing` has what a limit or an operator wanted and was not read.
 
     `currency` returns that of the prices in use; "": there are none. `guess` returns what a token may cost.
     `gateways` is how many gateways share the budgets: each leaves the others their part of what is left. `read_s` is

@@ -126,8 +126,8 @@ class Limiter:
 
         The code is `rate_limit_exceeded` or `insufficient_quota`, or `overloaded` where a rule cannot be counted.
 
-        `tokens`: so many the request will use at least; None: it uses none. `guess` is the best guess of a stranger: it
-        is reserved where no request before has told what it used. `requests` 0: it does not count as one.
+        `tokens`: so many the request will use at least; None: it uses none. `guess` is estimated without earlier
+        requests: it is reserved where none has reported what it used. `requests` 0: it does not count as one.
         Without `reserves` tokens are only looked at: the calls of models that it makes take them. `exceeded` takes the
         soft limits that are exceeded, such as `requests_per_minute; scope=key`.
         """

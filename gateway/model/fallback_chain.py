@@ -60,7 +60,10 @@ class By:
 
 
 async def _take_place(tries: Tries) -> Member:
-    """Return the endpoint of the next try, with a place at it. Raises GatewayError: none can take it."""
+    """Return the endpoint of the next try, with a place at it. Raises GatewayError: none can take it.
+
+    This is no `wait_for_room`: an UndecidedError may come out of the queue, too, and the try then begins anew.
+    """
     while True:
         try:
             return tries.begin() or await tries.home.wait_for_place(tries)

@@ -27,7 +27,7 @@ def build_upstream_error(head: ResponseHead, content: bytes, target: Target, api
     words = parse_answer_error(content, secret=_get_secret(target))
     text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
     if not words.message and head.status in _NOT_THERE:
-        text += f" It was asked for {target.build_url(api.path)}; {_format_hint(target)}."
+        text += f" The gateway requested {target.build_url(api.path)}; {_format_hint(target)}."
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"

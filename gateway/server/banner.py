@@ -15,7 +15,7 @@ TRUST: Final[Mapping[str, str]] = {
     "always": "A call that the model itself calls low in risk runs without asking. "
     "`risk: {trust_llm: never}` ends that.",
     "until_tainted": "A call that the model itself calls low in risk runs without asking, until the run has read what "
-    "strangers wrote. `risk: {trust_llm: never}` ends that.",
+    "third parties wrote. `risk: {trust_llm: never}` ends that.",
     "never": "What the model itself says of the risk of a call lets none run.",
 }
 

@@ -23,8 +23,8 @@ LINKS = "notify: [{webhook: 'https://hooks.example.com/x', links: {as: oncall}}]
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("approvals: {self: refuse}", "approvals.self: without keys everybody is the same caller"),
-        ("approvals: {require: [{approvals: 2}]}", "approvals.require: without keys everybody is the same caller"),
+        ("approvals: {self: refuse}", "approvals.self: without keys all clients are one caller"),
+        ("approvals: {require: [{approvals: 2}]}", "approvals.require: without keys all clients are one caller"),
         (BOTH + "approvals: {require: [{approvals: 1}]}", "approvals.require[0].approvals: must be between 2 and 9"),
         (BOTH + "approvals: {require: [{approvals: 2, risk: [huge]}]}", "expected one of low, medium, high"),
         (BOTH + "approvals: {require: [{tools: [a]}]}", "approvals.require[0].approvals"),

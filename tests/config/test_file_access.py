@@ -38,7 +38,9 @@ def test_world_writable_config_file_is_refused(folder: Path, name: str) -> None:
     """The configuration and what it names, with the command that mends it."""
     assert loaded(folder).warnings == ()
     (folder / name).chmod(0o666)
-    with pytest.raises(ConfigError, match=f"can be written by everybody, so it is not used: chmod o-w {folder / name}"):
+    with pytest.raises(
+        ConfigError, match=f"can be written by every user, so it is not used: chmod o-w {folder / name}"
+    ):
         loaded(folder)
 
 
@@ -68,7 +70,7 @@ async def test_world_writable_store_file_refuses_to_open(tmp_path: Path, name: s
     await one.put_prompt("p", "x", tenant="acme", now_s=1.0)  # SQLite itself mends the mode of an empty log
     (tmp_path / name).chmod(0o666)
     try:
-        with pytest.raises(StoreError, match=f"can be written by everybody, so it is not used: chmod o-w .*{name}"):
+        with pytest.raises(StoreError, match=f"can be written by every user, so it is not used: chmod o-w .*{name}"):
             await other.open()
     finally:
         await one.close()
@@ -92,7 +94,7 @@ async def test_check_config_refuses_world_writable_config_file(folder: Path) -> 
     """Before a start does."""
     (folder / "gateway.yaml").chmod(0o646)
     code, _, errors = await ended("check-config", "-c", str(folder / "gateway.yaml"))
-    assert code != 0 and "can be written by everybody" in errors
+    assert code != 0 and "can be written by every user" in errors
 
 
 #: Mounts a folder read-only in namespaces of its own, and loads the configuration in it.
@@ -115,7 +117,7 @@ def test_world_writable_file_on_read_only_mount_is_reported(folder: Path) -> Non
     (folder / "elsewhere").mkdir()
     run = subprocess.run([sys.executable, "-c", READ_ONLY, str(folder)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("looks as if everybody may write it, and its mount lets no mode say otherwise") == 2
+    assert run.stdout.count("looks as if every user may write it, and its mount lets no mode say otherwise") == 2
 
 
 def test_file_system_type_of_a_device_is_read_from_mounts() -> None:

@@ -14,7 +14,7 @@ def serve(oauth: str, *, before: str = KEYS) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (serve(OAUTH + ", tenant: a", before="public_url: 'https://g'\n"), "mcp.serve.oauth: without keys everybody"),
+        (serve(OAUTH + ", tenant: a", before="public_url: 'https://g'\n"), "mcp.serve.oauth: without keys every"),
         (serve(OAUTH + ", tenant: a", before=KEYS.partition("public_url")[0]), "mcp.serve.oauth: needs public_url"),
         (serve(OAUTH), "3:22 mcp.serve.oauth: expected tenant or tenant_claim"),
         (serve(OAUTH + ", tenant: a, tenant_claim: b"), "mcp.serve.oauth.tenant_claim: tenant and tenant_claim are"),

@@ -137,7 +137,7 @@ async def test_different_idempotency_keys_share_one_pending_approval(tmp_path: P
         (first,) = (await world.chat(GO, headers={**TALK, "Idempotency-Key": "one"})).asks
         second = await world.chat(GO, headers={**TALK, "Idempotency-Key": "two"})
         assert second.json["context"]["approvals"] == [first] and len(world.model.asked) == 2
-        assert "was asked for before and still waits" in second.text and line(first) in second.text
+        assert "was requested before and is still pending" in second.text and line(first) in second.text
 
 
 # The same call.
@@ -151,7 +151,7 @@ async def test_identical_calls_share_one_approval(tmp_path: Path) -> None:
         third = await world.chat("It was born, I said.", headers=TALK)
         (waiting,) = first.asks
         for text, context in ((second.text, second.frames[-1]["context"]), (third.text, third.json["context"])):
-            assert text.startswith("This call was asked for before and still waits") and line(waiting) in text
+            assert text.startswith("The approval of this call was requested before") and line(waiting) in text
             assert (context["run_id"], context["approvals"]) == (waiting["run_id"], [waiting])
         assert await pending(world) == [waiting["id"]]
         approved = await world.chat(answering(third, line(waiting), question="It was born, I said."), headers=TALK)
@@ -186,5 +186,5 @@ async def test_answer_names_the_calls_left_out_of_a_shared_approval(tmp_path: Pa
     async with talking(asks(), asks(birth(), birth("Ed")), tools=ranch(tmp_path)) as world:
         (waiting,) = (await world.chat(GO, headers=TALK)).asks
         second = await world.chat("Once more, and Ed.", headers=TALK)
-        assert "Other calls of this answer were not asked for (`execute_sql`)" in second.text
+        assert "No approval was requested for its other calls (`execute_sql`)" in second.text
         assert await pending(world) == [waiting["id"]]

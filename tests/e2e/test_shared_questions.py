@@ -30,7 +30,7 @@ async def test_concurrent_identical_requests_share_one_approval(tmp_path: Path, 
         answers = await asyncio.gather(*asked)
         (waiting,) = await pending(world)
         assert all(waiting in answer.text for answer in answers)
-        assert sum("was asked for before and still waits" in answer.text for answer in answers) == 5
+        assert sum("was requested before and is still pending" in answer.text for answer in answers) == 5
         assert (await world.decide(waiting)).status == 200
         run_id = (await world.get(f"/context/approvals/{waiting}")).json["run_id"]
         await world.run(run_id, state="completed")

@@ -22,7 +22,7 @@ VERSION: Final = "3.1.0"
 _DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "api.md"
 _ABOUT: Final = (
     "Pages of the gateway itself. All else beneath `/v1` and `/context/v1` goes to an upstream unchanged. Keys are "
-    "asked for only where the configuration has `keys`. `/context/v1/responses`, "
+    "required only where the configuration has `keys`. `/context/v1/responses`, "
     "`/context/v1/conversations` and the pages below them answer alike without `/v1`, and without `/context` where the "
     "request has a header X-Context-*. HEAD answers like GET, without a body, where `x-head` says so. "
     "Bodies may be gzip. Each error has the header `x-request-id`."
@@ -113,7 +113,7 @@ def _build_section(operation: Operation) -> Iterator[str]:
     methods = f"{operation.method}, HEAD" if operation.head else operation.method
     yield f"### {methods} `{operation.path}`\n"
     scopes = " or ".join(f"`{scope}`" for scope in operation.scopes)
-    yield f"{operation.summary}. " + (f"Scope: {scopes}." if scopes else "For everybody.") + "\n"
+    yield f"{operation.summary}. " + (f"Scope: {scopes}." if scopes else "For every client.") + "\n"
     for parameter in operation.parameters:
         where = "header" if parameter.place == "header" else "query"
         yield f"- {where} `{parameter.name}`: {parameter.description}"

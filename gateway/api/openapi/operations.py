@@ -153,7 +153,7 @@ _SOCKET = Operation(
 )  # fmt: skip
 _METRICS = Operation(
     method="GET", path="/metrics", name="getMetrics", tag="Operating", scopes=("metrics", "admin"), head=True,
-    summary="Get the metrics of all workers; `metrics.public` opens them to everybody",
+    summary="Get the metrics of all workers; `metrics.public` opens them to every client",
     answers={
         200: OperationAnswer(
             "Prometheus text, or OpenMetrics where `Accept` names it.",

@@ -40,7 +40,7 @@ class WordCount:
 
     async def refusal(self, call: ToolCall, exchange: Exchange) -> str | None:
         """Return why the call makes no sense, so that no person is asked about it; None: the gate decides."""
-        del exchange  # the answer is the same for everybody; the arguments fit the schema
+        del exchange  # the answer is the same for every caller; the arguments fit the schema
         if len(call.arguments["text"]) > self._config.max_chars:
             return f"The text is longer than {self._config.max_chars} characters."
         return None

@@ -32,7 +32,7 @@ class MetricsSettings(Section):
     enabled: Flag = Field(default=True, description="Collect metrics, and serve `/metrics`.")
     public: Flag = Field(
         default=False,
-        description="Serve `/metrics` to everybody; false: with `keys`, only to the scopes `metrics` and `admin`.",
+        description="Serve `/metrics` to every client; false: with `keys`, only to the scopes `metrics` and `admin`.",
     )
 
 
@@ -86,7 +86,7 @@ class Settings(Section):
     )
     keys: tuple[KeySettings, ...] = Field(
         default=(),
-        description="Keys of the clients; empty, and no `runtime_keys`: everybody on this machine may use the gateway.",
+        description="Keys of the clients; none, and no `runtime_keys`: any client on this machine may use the gateway.",
     )
     runtime_keys: RuntimeKeys = Field(default_factory=RuntimeKeys, description="Keys that are made at run time.")
     public_url: BaseUrl | None = Field(

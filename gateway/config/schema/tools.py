@@ -15,7 +15,7 @@ from gateway.plugins import list_built_in_plugins, load_built_in_plugin
 
 class Tool(Section):
     requires_approval: Flag = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    untrusted: Flag = Field(default=False, description="Its results come from strangers and taint the run.")
+    untrusted: Flag = Field(default=False, description="Third parties write its results, which taint the run.")
 
 
 class PluginTool(Tool):

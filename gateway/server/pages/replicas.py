@@ -26,7 +26,7 @@ BELOW: Final = "/replica"
 PATHS: Final = frozenset((b"/replica/mcp", b"/replica/mcp/*", b"/replica/delivered", b"/replica/services/*"))
 _ROUTE: Final = "replica"
 _LIST_BYTES: Final = 64 << 10
-#: So many refused requests are logged one by one in a minute: a stranger who finds the port fills no disk.
+#: So many refused requests are logged one by one in a minute: a scanner that finds the port fills no disk.
 LINES: Final = 5
 _EVERY_S: Final = 60.0
 

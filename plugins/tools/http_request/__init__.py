@@ -84,7 +84,7 @@ def _check_host(value: object) -> str:
 class Config(ToolConfig):
     """Asks web servers."""
 
-    untrusted: Flag = Field(default=True, description="Its results come from strangers and taint the run.")
+    untrusted: Flag = Field(default=True, description="Third parties write its results, which taint the run.")
     private_networks: Flag = Field(
         default=False, description="Allow loopback, private and link-local addresses, and any port."
     )

@@ -141,7 +141,7 @@ async def test_hostile_texts_on_the_run_page_are_escaped_exactly(tmp_path: Path)
             assert "<script>x" not in page.html and not set("\u202e\x1b\u200b") & set(page.html)
         page = await browser.get(RUN)
         assert "\\u{202e}\\u{1b}[31m\\u{200b}" in regions(page)["Result of step 1"]
-        assert "Strangers wrote this, or may have" in page.main and "upstream_error" in page.main
+        assert "Third parties wrote this, or may have" in page.main and "upstream_error" in page.main
 
 
 async def test_built_in_assessor_reason_is_translated_into_chinese(tmp_path: Path) -> None:
