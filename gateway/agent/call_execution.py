@@ -74,7 +74,7 @@ class Effects:
         let_go = equipment.hold()
         try:
             if tainted := equipment.runner.taints(entry, planned.call, self.exchange):
-                self.progress.strangers.add(number)  # from the start: it is unknown how much of a call comes back
+                self.progress.untrusted_steps.add(number)  # from the start: it is unknown how much of a call comes back
             may_run = await self._start(number, approval, tainted=tainted, is_granted=is_granted)
             if not (may_run and stands()):
                 self.recorder.withdraw(number)

@@ -225,7 +225,7 @@ class Reports:
         """Report that a call has run. A result with untrusted text reaches the client only after the call is marked."""
         self._notify_watcher(number)
         if self.exchange.delivery.shows_calls:
-            if number in self.progress.strangers:
+            if number in self.progress.untrusted_steps:
                 await self.mark((number,), self.recorder.steps)
             await say(call_events.build_finish_event(self.recorder.steps[number], self.parts.in_use.judge.catalog))
         elif self.exchange.delivery.events:

@@ -121,7 +121,7 @@ class RunDriver:
             run.narrowed.restore()
             run.budget.restore(snapshot["spent_s"])
             if exchange.delivery.shows_calls:
-                await run.hidden.marks.mark_calls(run.progress.strangers, steps)
+                await run.hidden.marks.mark_calls(run.progress.untrusted_steps, steps)
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             run.progress.asked_for = True
             await run.parts.approvals.remembered.store_ask(exchange)

@@ -58,7 +58,7 @@ class RunProgress:
 
     `rounds` are the numbers of the calls of each round, with the text before them and the other fields of the answer.
     The last round is open until all its results are there. `read_tainted`: earlier turns of the conversation contain
-    untrusted text. `strangers` are the steps of this run whose results contain untrusted text, or may do so.
+    untrusted text. `untrusted_steps` are the steps of this run whose results contain untrusted text, or may do so.
 
     Of the calls that the client is shown, the first `asked_behind` had results before the question, and the first
     `shown` belong to earlier answers.
@@ -74,7 +74,7 @@ class RunProgress:
     rounds: list[tuple[str, list[int], Json]] = field(default_factory=list)
     is_open: bool = False
     read_tainted: bool = False
-    strangers: set[int] = field(default_factory=set)
+    untrusted_steps: set[int] = field(default_factory=set)
     asked_for: bool = False
     narrowings: list[Json] = field(default_factory=list)  # by requests that decided (`gateway.runs.run_restrictions`)
     added: list[str] = field(default_factory=list)  # requests whose messages came with their decisions
@@ -83,11 +83,11 @@ class RunProgress:
     @property
     def is_tainted(self) -> bool:
         """Return whether the model has read untrusted text, or will read it in its next call."""
-        return self.read_tainted or bool(self.strangers)
+        return self.read_tainted or bool(self.untrusted_steps)
 
     def is_call_tainted(self, number: int) -> bool:
         """Return whether the run has read untrusted text, not counting the result of this step."""
-        return self.read_tainted or bool(self.strangers - {number})
+        return self.read_tainted or bool(self.untrusted_steps - {number})
 
     async def load_ask_before_flag(self, remembered: RememberedDecisions, exchange: Exchange) -> None:
         """Read whether the user wants to approve each call of this run or conversation. Raises StoreError."""
@@ -136,7 +136,7 @@ class RunProgress:
         self.is_open = snapshot["is_open"]
         self.rounds = [(content, numbers, *(beside or ({},))) for content, numbers, *beside in snapshot["rounds"]]
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
-        self.strangers = {step.number for step in steps if step.tainted}
+        self.untrusted_steps = {step.number for step in steps if step.tainted}
         self.asked_for = snapshot["asked_for"]
         self.narrowings = list(snapshot.get("narrowings", ()))  # as above
         self.added = list(snapshot.get("added", ()))  # as above

@@ -34,7 +34,7 @@ def build_model_request(
     if model is not None:
         body["model"] = model
     content = mask_check_words(orjson.dumps(body))
-    lines = _select_lines(endpoint, origin.header)
+    lines = _build_client_lines(endpoint, origin.header)
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(api.path), endpoint.authority),
@@ -52,7 +52,7 @@ def build_trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
     return context.lines if "upstreams" in tracer.receivers else b""
 
 
-def _select_lines(endpoint: Endpoint, lines: bytes) -> bytes:
+def _build_client_lines(endpoint: Endpoint, lines: bytes) -> bytes:
     """Return the client's lines as the endpoint gets them."""
     lines = lines if endpoint.models.client_ids else remove_client_ids(lines)
     return get_model_api(endpoint).build_lines(lines, endpoint.models)
@@ -72,4 +72,4 @@ def build_list_request(target: Target, lines: bytes, *, credential: bytes, heade
     api = get_model_api(endpoint)
     credential = api.select_credential(credential, endpoint, header=header, lines=lines)
     line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.build_path(api.models_path), endpoint.authority)
-    return line + _select_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"
+    return line + _build_client_lines(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"

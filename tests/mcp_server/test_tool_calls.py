@@ -202,12 +202,14 @@ async def test_request_state_is_valid_for_its_call_and_caller_only() -> None:
             async with capable as asking:
                 asked = await asking.session.call_tool("here__echo", {"text": "ho"}, allow_input_required=True)
                 state = asked.request_state
+                middle = len(state) // 2
+                forged = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
                 answers = {"approval": says("approve")}
                 for client, text, token in (
                     (asking, "second", state),
                     (agent, "ho", state),
                     (bob, "ho", state),
-                    (asking, "ho", state[:-2] + "AA"),
+                    (asking, "ho", forged),
                 ):
                     with pytest.raises(MCPError, match="Invalid or expired requestState"):
                         await client.session.call_tool(

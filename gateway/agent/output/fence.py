@@ -34,7 +34,7 @@ class Fence:
     character: str
     length: int
 
-    def find_attempt_end(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
+    def find_candidate_end(self, data: str, at: int, *, final: bool) -> tuple[int, bool]:
         """Return the latest end of a candidate within this block, and whether that end is certain.
 
         No line of JSON begins with a fence.

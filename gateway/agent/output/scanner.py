@@ -414,7 +414,7 @@ class AnswerScanner:
     def _find_fence_end(self, fence: Fence, data: str, at: int) -> tuple[int, bool]:
         """Return the end of a fence, searched once in a piece and not once for each attempt in it."""
         if self._blocks.json_end is None or self._blocks.json_end[0] < at:
-            self._blocks.json_end = fence.find_attempt_end(data, at, final=self._final)
+            self._blocks.json_end = fence.find_candidate_end(data, at, final=self._final)
         return self._blocks.json_end
 
     def _end_attempt(self, attempt: Candidate, *, cut: str | None, again: bool) -> None:

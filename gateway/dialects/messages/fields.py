@@ -117,11 +117,11 @@ def _check_parts(body: Json, *, needs_model: bool) -> None:
         raise GatewayError("invalid_field", "'messages' must be a list of at least one message.", param="messages")
     if (metadata := body.get("metadata")) is not None:
         check_object_fields("metadata", metadata, _METADATA, closed=True)
-    for place, wanted in _list_formats(body):
+    for place, wanted in _list_answer_formats(body):
         check_object_fields(place, wanted, _FORMAT)
 
 
-def _list_formats(body: Json) -> list[tuple[str, Json]]:
+def _list_answer_formats(body: Json) -> list[tuple[str, Json]]:
     """Return the places and the values of the fields that name a format of the answer. Raises GatewayError."""
     config = body.get("output_config") or {}
     check_object_fields("output_config", config, {"format": OBJECT})
@@ -136,7 +136,7 @@ def convert_for_models(body: Json) -> Json:
         found["stop"] = stops
     if user_id := (body.get("metadata") or {}).get("user_id"):
         found["user"] = find_end_user(user_id)
-    if formats := _list_formats(body):
+    if formats := _list_answer_formats(body):
         schema = {"name": _FORMAT_NAME, "schema": formats[0][1]["schema"], "strict": True}
         found["response_format"] = {"type": "json_schema", "json_schema": schema}
     if body.get("stream"):

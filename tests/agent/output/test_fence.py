@@ -100,7 +100,7 @@ def test_fence_run_length_is_limited() -> None:
 def test_call_attempt_ends_before_the_closing_fence() -> None:
     """Before the closing fence; what may become one is not certain."""
     fence = Fence("`", 3)
-    assert fence.find_attempt_end("{\n  ```\n", 0, final=False) == (2, True)
-    assert fence.find_attempt_end("{\n  ``", 0, final=False) == (1, False)
-    assert fence.find_attempt_end("{\n  ``", 0, final=True) == (6, False)
-    assert fence.find_attempt_end("{\n ``x", 0, final=False) == (6, False)
+    assert fence.find_candidate_end("{\n  ```\n", 0, final=False) == (2, True)
+    assert fence.find_candidate_end("{\n  ``", 0, final=False) == (1, False)
+    assert fence.find_candidate_end("{\n  ``", 0, final=True) == (6, False)
+    assert fence.find_candidate_end("{\n ``x", 0, final=False) == (6, False)
