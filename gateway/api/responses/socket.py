@@ -212,7 +212,7 @@ class _Connection:
             self._body = {name: value for name, value in body.items() if name != "input"}
             self._body |= {"type": CREATE, **({"stream_id": orjson.loads(self._lane)} if self._lane else {})}
             parse = partial(parse_request_body, body, needs_model=entered.core.needs_model)
-            wanted = await run_aside(parse, content=content)
+            wanted = replace(await run_aside(parse, content=content), streams=True)
             answer = self._create if generates else self._prepare
             try:
                 return await answer(entered, wanted, content)
